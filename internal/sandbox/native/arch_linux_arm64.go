@@ -1,0 +1,3 @@
+package native
+
+const elfMachine = 183 // EM_AARCH64

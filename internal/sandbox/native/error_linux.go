@@ -1,0 +1,63 @@
+package native
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// Wall names the layer a launch step belongs to, so that a failure can be
+// explained by what is missing on the machine.
+type Wall string
+
+const (
+	WallUser     Wall = "user namespace"
+	WallMount    Wall = "mount namespace"
+	WallProc     Wall = "fresh /proc"
+	WallIPC      Wall = "ipc namespace"
+	WallUTS      Wall = "uts namespace"
+	WallCgroup   Wall = "cgroup namespace"
+	WallNetwork  Wall = "network namespace"
+	WallLandlock Wall = "landlock"
+	WallSeccomp  Wall = "seccomp"
+	WallPrivate  Wall = "private writes (overlayfs)"
+	WallTerminal Wall = "terminal"
+	WallInit     Wall = "process 1"
+	WallLimits   Wall = "resource limits"
+	WallDir      Wall = "working directory"
+)
+
+// LaunchError says which step of a launch the kernel refused. Nothing of the
+// command has run.
+type LaunchError struct {
+	Step  string
+	Errno unix.Errno
+	Wall  Wall
+}
+
+func (e *LaunchError) Error() string { return "launch: " + e.Step + ": " + e.Errno.Error() }
+
+func (e *LaunchError) Unwrap() error { return e.Errno }
+
+// ExecError says that the sandbox stands but the command could not be started
+// in it.
+type ExecError struct {
+	Name  string
+	Errno unix.Errno
+}
+
+func (e *ExecError) Error() string { return e.Name + ": " + e.Errno.Error() }
+
+func (e *ExecError) Unwrap() error { return e.Errno }
+
+// ErrDirectory is returned for a stream that is a directory: through its
+// descriptor the sandbox could walk the host's tree.
+var ErrDirectory = errors.New("is a directory, which would open a way out of the sandbox")
+
+func errnoOf(err error) unix.Errno {
+	var no unix.Errno
+	if errors.As(err, &no) {
+		return no
+	}
+	return unix.EIO
+}

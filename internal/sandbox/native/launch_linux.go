@@ -1,0 +1,611 @@
+package native
+
+import (
+	"path"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/seccomp"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/trace"
+)
+
+// Descriptors the child gives fixed numbers. Everything else it inherits is
+// closed at once, so that from then on nothing of the launcher can leak.
+const (
+	fdStatus   = 3 // pipe to the launcher; the only one process 1 keeps
+	fdInit     = 4 // the program of process 1
+	fdGo       = 5 // eventfd: the launcher has done its next part
+	fdTerminal = 6 // socket over which the terminal goes out
+	fdOld      = 7 // root directory of the host
+	fdScratch  = 8 // directory in memory that private directories are taken from
+	fdSpare    = 9 // the next one opened, closed again before another is
+	fdFirst    = 10
+)
+
+// stage is where the memory file system is attached for a moment. Any
+// directory that every host has would do.
+const stage = "/tmp"
+
+// inherited are the launcher's descriptors that the child gets; -1 is none.
+type inherited struct {
+	stdio    [3]int
+	status   int
+	init     int
+	proceed  int
+	terminal int
+}
+
+// builder adds calls to a plan. A launch has two: the prelude, which is the
+// same for every Spec and runs while the launcher still compiles it, and the
+// rest.
+type builder struct {
+	*plan
+	trace *trace.Log
+	marks []mark
+}
+
+// prelude makes the namespaces and leaves the host's root directory.
+func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) (umask cell) {
+	b.mark("clone")
+	umask = b.descriptors(in)
+	b.namespaces()
+	if network == spec.NetworkNone {
+		b.network()
+	}
+	b.mark("namespaces")
+	b.identity(id)
+	b.stage()
+	b.mark("stage")
+	b.begin(WallInit, "wait for the spec", "", "")
+	b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(8)), num(8))
+	return umask
+}
+
+// launcher builds the plan for one Spec.
+type launcher struct {
+	builder
+	spec    *spec.Spec
+	tty     *Terminal
+	abi     int
+	streams [3]uint64       // landlock rights on the streams' own files
+	made    map[string]bool // directories that exist in the new root
+	shown   []shownMount    // mounts so far, to find what covers a path
+	serial  int             // names for scratch directories
+}
+
+// shownMount is a mount that stands, and whether its content can be added to.
+type shownMount struct {
+	target string
+	fresh  bool
+}
+
+// build adds every step after the prelude, in order.
+func (l *launcher) build(umask cell) {
+	l.mark("wait for spec")
+	l.root()
+	l.mounts()
+	l.mark("mounts")
+	l.terminal()
+	l.leaveHost(umask)
+	l.limits()
+	l.mark("terminal, old root")
+	l.landlock()
+	l.mark("landlock")
+	l.privileges()
+	l.mark("capabilities")
+	l.filter()
+	l.mark("seccomp")
+	l.exec()
+}
+
+// descriptors moves the streams and the launcher's pipe to their numbers and
+// closes all others. Sources are moved up first, so that no target overwrites
+// a source that is still needed.
+func (b *builder) descriptors(in inherited) (umask cell) {
+	b.begin(WallInit, "arrange descriptors", "", "")
+	sources := []int{in.stdio[0], in.stdio[1], in.stdio[2], in.status, in.init, in.proceed, in.terminal}
+	high := make([]cell, len(sources))
+	for i, fd := range sources {
+		if fd >= 0 {
+			high[i] = b.result(b.call(unix.SYS_FCNTL, num(fd), num(unix.F_DUPFD), num(fdFirst)))
+		}
+	}
+	for i, c := range high {
+		switch {
+		case c == nil:
+		case i > fdStatus:
+			b.call(unix.SYS_DUP3, from(c), num(i), num(unix.O_CLOEXEC))
+		default:
+			b.call(unix.SYS_DUP3, from(c), num(i), num(0))
+		}
+	}
+	b.call(unix.SYS_CLOSE_RANGE, num(fdOld), num(uint32(1<<32-1)), num(0))
+	// Directories below get exactly the mode asked for; the command's own mask
+	// comes back at the end.
+	return b.result(b.call(unix.SYS_UMASK, num(0)))
+}
+
+// namespaces leaves the host's. The user and pid namespaces came with the
+// clone: the first is what allows the others, the second only takes children.
+func (b *builder) namespaces() {
+	for _, ns := range [...]struct {
+		wall Wall
+		flag int
+	}{
+		{WallMount, unix.CLONE_NEWNS},
+		{WallIPC, unix.CLONE_NEWIPC},
+		{WallUTS, unix.CLONE_NEWUTS},
+		{WallCgroup, unix.CLONE_NEWCGROUP},
+	} {
+		b.begin(ns.wall, "enter a new", string(ns.wall), "")
+		b.call(unix.SYS_UNSHARE, num(ns.flag))
+	}
+}
+
+// network enters a network with nothing in it, and brings up its loopback, so
+// that programs that talk to themselves work.
+func (b *builder) network() {
+	b.begin(WallNetwork, "enter a new", string(WallNetwork), "")
+	b.call(unix.SYS_UNSHARE, num(unix.CLONE_NEWNET))
+	b.begin(WallNetwork, "bring up loopback", "", "")
+	req := (*[40]byte)(b.alloc(40)) // struct ifreq
+	copy(req[:], "lo")
+	*(*uint16)(unsafe.Pointer(&req[16])) = unix.IFF_UP | unix.IFF_RUNNING
+	fd := b.result(b.call(unix.SYS_SOCKET, num(unix.AF_INET), num(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), num(0)))
+	b.call(unix.SYS_IOCTL, from(fd), num(unix.SIOCSIFFLAGS), b.ptr(unsafe.Pointer(req)))
+	b.call(unix.SYS_CLOSE, from(fd))
+}
+
+// identity maps the caller to itself. An ordinary user may write that map
+// alone; for root the launcher writes it, since only a process in the parent
+// namespace may map every id, and the child waits for it.
+func (b *builder) identity(id spec.Identity) {
+	if id.Full {
+		b.begin(WallUser, "wait for the id maps", "", "")
+		b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(8)), num(8))
+		return
+	}
+	uid, gid := strconv.Itoa(id.UID), strconv.Itoa(id.GID)
+	// The kernel wants setgroups off before a user writes its own group map.
+	b.write(WallUser, "/proc/self/setgroups", "deny")
+	b.write(WallUser, "/proc/self/gid_map", gid+" "+gid+" 1\n")
+	b.write(WallUser, "/proc/self/uid_map", uid+" "+uid+" 1\n")
+}
+
+func (b *builder) write(w Wall, file, text string) {
+	b.begin(w, "write", file, "")
+	fd := b.result(b.call(unix.SYS_OPENAT, num(unix.AT_FDCWD), b.str(file), num(unix.O_WRONLY|unix.O_CLOEXEC), num(0)))
+	b.call(unix.SYS_WRITE, from(fd), b.str(text), num(len(text)))
+	b.call(unix.SYS_CLOSE, from(fd))
+}
+
+// stage puts a memory file system in the place of the host's root, which moves
+// below it, so that it covers nothing of the host. Two descriptors lead on from
+// here: fdOld, from which grants are taken, and fdScratch, from which private
+// directories are.
+func (b *builder) stage() {
+	b.begin(WallMount, "make mounts private", "/", "")
+	// Private, not slave: what the host mounts later below a granted directory
+	// would otherwise appear inside, without the grant's read-only flag.
+	b.call(unix.SYS_MOUNT, num(0), b.str("/"), num(0), num(unix.MS_REC|unix.MS_PRIVATE), num(0))
+	b.begin(WallMount, "open", "/", "")
+	b.openDir("/") // the lowest free number: fdOld
+
+	b.begin(WallMount, "mount tmpfs", "", stage)
+	b.call(unix.SYS_MOUNT, b.str("tmpfs"), b.str(stage), b.str("tmpfs"),
+		num(unix.MS_NOSUID|unix.MS_NODEV), b.str("mode=0755"))
+	b.call(unix.SYS_CHDIR, b.str(stage))
+	for _, name := range []string{"host", "private", "root"} {
+		b.call(unix.SYS_MKDIRAT, num(unix.AT_FDCWD), b.str(name), num(0o755))
+	}
+	b.openDir("private") // fdScratch
+	b.begin(WallMount, "pivot_root", "", stage)
+	b.call(unix.SYS_PIVOT_ROOT, b.str("."), b.str("host"))
+}
+
+func (b *builder) openDir(name string) {
+	b.call(unix.SYS_OPENAT, num(unix.AT_FDCWD), b.str(name), num(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC), num(0))
+}
+
+// root enters the new root directory. The stage and the host's root stay
+// attached underneath, out of reach of every path, until leaveHost.
+func (l *launcher) root() {
+	var tree cell
+	if m := l.wholeRoot(); m != nil {
+		l.begin(WallMount, "bind", m.Source, "/")
+		tree = l.clone(num(fdOld), ".", unix.AT_RECURSIVE)
+		l.setattr(from(tree), unix.AT_RECURSIVE, attrsOf(m))
+		l.shown = append(l.shown, shownMount{"/", false})
+	} else {
+		l.begin(WallMount, "make the new root", "", "")
+		tree = l.clone(num(unix.AT_FDCWD), "/root", 0)
+		l.shown = append(l.shown, shownMount{"/", true})
+	}
+	l.attach(tree, "/root")
+	l.call(unix.SYS_CHDIR, l.str("/root"))
+	l.call(unix.SYS_PIVOT_ROOT, l.str("."), l.str("."))
+}
+
+// wholeRoot returns the mount that shows the host's whole tree, if the policy
+// leaves reads open.
+func (l *launcher) wholeRoot() *spec.Mount {
+	if len(l.spec.Mounts) > 0 && l.spec.Mounts[0].Kind == spec.Bind && l.spec.Mounts[0].Target == "/" {
+		return &l.spec.Mounts[0]
+	}
+	return nil
+}
+
+// mounts makes everything the Spec lists. /proc comes first: the overlays name
+// their directories through it, and the kernel only lets it be mounted while
+// the host's own is still in the namespace.
+func (l *launcher) mounts() {
+	for i := range l.spec.Mounts {
+		if m := &l.spec.Mounts[i]; m.Kind == spec.Proc {
+			l.proc(m.Target)
+		}
+	}
+	for i := range l.spec.Mounts {
+		m := &l.spec.Mounts[i]
+		switch m.Kind {
+		case spec.Dir:
+			l.directory(m.Target, modeOf(m))
+		case spec.Symlink:
+			l.symlink(m.Source, m.Target)
+		case spec.Tmpfs:
+			l.private(m.Target, modeOf(m))
+		case spec.Bind:
+			if m.Target != "/" {
+				l.bind(m)
+			}
+		case spec.Private:
+			l.overlay(m)
+		case spec.Hide:
+			l.hide(m)
+		case spec.Dev:
+			l.dev(m.Target)
+		}
+	}
+	if l.wholeRoot() == nil {
+		l.begin(WallMount, "make read-only", "/", "")
+		l.setattrPath("/", unix.MOUNT_ATTR_RDONLY)
+	}
+}
+
+// proc mounts a fresh /proc for the new pid namespace, read-only: as root the
+// kernel would otherwise let the owner of its files write to /proc/sys and
+// /proc/sysrq-trigger without any capability.
+func (l *launcher) proc(target string) {
+	l.begin(WallProc, "mount proc", "", target)
+	l.ensureDir(target)
+	l.call(unix.SYS_MOUNT, l.str("proc"), l.str(target), l.str("proc"),
+		num(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY), num(0))
+	l.shown = append(l.shown, shownMount{target, false})
+}
+
+// bind shows a path of the host. It is opened without following any symbolic
+// link, and so is the place it goes to, so that neither can be exchanged
+// between the decision and now.
+func (l *launcher) bind(m *spec.Mount) {
+	l.begin(WallMount, "bind", m.Source, m.Target)
+	if m.File {
+		l.ensureFile(m.Target)
+	} else {
+		l.ensureDir(m.Target)
+	}
+	src := l.open(fdOld, m.Source)
+	tree := l.clone(from(src), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	l.setattr(from(tree), unix.AT_RECURSIVE, attrsOf(m))
+	l.attach(tree, m.Target)
+	l.call(unix.SYS_CLOSE, from(src))
+	l.shown = append(l.shown, shownMount{m.Target, false})
+}
+
+// private gives the target a writable directory of its own, taken from the
+// memory file system that all private directories share.
+func (l *launcher) private(target string, mode uint32) {
+	l.begin(WallMount, "make private", target, "")
+	l.ensureDir(target)
+	name := l.scratch(mode)
+	l.attach(l.clone(num(fdScratch), name, 0), target)
+	l.shown = append(l.shown, shownMount{target, true})
+}
+
+// overlay shows a directory of the host whose changes stay in memory.
+func (l *launcher) overlay(m *spec.Mount) {
+	l.begin(WallPrivate, "overlay", m.Source, m.Target)
+	l.ensureDir(m.Target)
+	upper, work := l.scratch(0o755), l.scratch(0o755)
+	lower := l.open(fdOld, m.Source) // the lowest free number: fdSpare
+	const fds = "/proc/self/fd/"
+	scratch := fds + strconv.Itoa(fdScratch) + "/"
+	// Named through descriptors, the paths need no quoting and follow no link.
+	l.call(unix.SYS_MOUNT, l.str("overlay"), l.str(m.Target), l.str("overlay"), num(unix.MS_NOSUID|unix.MS_NODEV),
+		l.str("lowerdir="+fds+strconv.Itoa(fdSpare)+",upperdir="+scratch+upper+",workdir="+scratch+work+",userxattr"))
+	l.call(unix.SYS_CLOSE, from(lower))
+	l.shown = append(l.shown, shownMount{m.Target, false})
+}
+
+// hide covers a path with an empty file or directory that nobody may open.
+func (l *launcher) hide(m *spec.Mount) {
+	l.begin(WallMount, "hide", m.Target, "")
+	name := "hidden-" + m.Source
+	if !l.made[name] {
+		if m.Source == "dir" {
+			l.call(unix.SYS_MKDIRAT, num(fdScratch), l.str(name), num(0))
+		} else {
+			l.call(unix.SYS_MKNODAT, num(fdScratch), l.str(name), num(unix.S_IFREG), num(0))
+		}
+		l.made[name] = true
+	}
+	tree := l.clone(num(fdScratch), name, 0)
+	l.setattr(from(tree), 0, unix.MOUNT_ATTR_RDONLY)
+	l.attach(tree, m.Target)
+	l.shown = append(l.shown, shownMount{m.Target, false})
+}
+
+// devices every program may expect. All are harmless and the same for every
+// process; mknod is refused in a user namespace, so they are the host's.
+var devices = [...]string{"null", "zero", "full", "random", "urandom", "tty"}
+
+var deviceLinks = [...][2]string{
+	{"/proc/self/fd", "fd"},
+	{"/proc/self/fd/0", "stdin"},
+	{"/proc/self/fd/1", "stdout"},
+	{"/proc/self/fd/2", "stderr"},
+	{"pts/ptmx", "ptmx"},
+}
+
+// dev makes a minimal /dev with pseudo-terminals and shared memory of its own.
+func (l *launcher) dev(target string) {
+	l.private(target, 0o755)
+	for _, name := range devices {
+		l.bind(&spec.Mount{Kind: spec.Bind, Source: "/dev/" + name, Target: target + "/" + name, File: true, Write: true, Devices: true})
+	}
+	for _, link := range deviceLinks {
+		l.symlink(link[0], target+"/"+link[1])
+	}
+	l.begin(WallMount, "mount devpts", "", target+"/pts")
+	l.ensureDir(target + "/pts")
+	// No gid=5: the group tty has no number in the namespace of a user.
+	l.call(unix.SYS_MOUNT, l.str("devpts"), l.str(target+"/pts"), l.str("devpts"),
+		num(unix.MS_NOSUID|unix.MS_NOEXEC), l.str("newinstance,ptmxmode=0666,mode=0620"))
+	l.shown = append(l.shown, shownMount{target + "/pts", false})
+	l.private(target+"/shm", 0o1777)
+	l.begin(WallMount, "make read-only", target, "")
+	l.setattrPath(target, unix.MOUNT_ATTR_RDONLY)
+}
+
+// terminal opens a pseudo-terminal in the sandbox's own /dev/pts, gives its
+// other end to the launcher, and puts it in the place of the streams that were
+// the caller's terminal.
+func (l *launcher) terminal() {
+	if l.tty == nil {
+		return
+	}
+	l.begin(WallTerminal, "open a terminal", "/dev/pts/ptmx", "")
+	msg := newDescriptorMessage()
+	l.keep = append(l.keep, msg)
+	master := cell(&msg.fd)
+	l.call(unix.SYS_OPENAT, num(unix.AT_FDCWD), l.str("/dev/pts/ptmx"), num(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC), num(0)).out = uintptr(unsafe.Pointer(&msg.fd))
+	l.call(unix.SYS_IOCTL, from(master), num(unix.TIOCSPTLCK), l.ptr(unsafe.Pointer(new(int32))))
+	if l.tty.Termios != nil {
+		l.call(unix.SYS_IOCTL, from(master), num(unix.TCSETS), l.ptr(unsafe.Pointer(l.tty.Termios)))
+	}
+	if l.tty.Size != nil {
+		l.call(unix.SYS_IOCTL, from(master), num(unix.TIOCSWINSZ), l.ptr(unsafe.Pointer(l.tty.Size)))
+	}
+	peer := l.result(l.call(unix.SYS_IOCTL, from(master), num(unix.TIOCGPTPEER), num(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)))
+	for i, use := range l.tty.Streams {
+		if use {
+			l.call(unix.SYS_DUP3, from(peer), num(i), num(0))
+		}
+	}
+	l.call(unix.SYS_CLOSE, from(peer))
+
+	l.call(unix.SYS_SENDMSG, num(fdTerminal), l.ptr(unsafe.Pointer(&msg.hdr)), num(0))
+	l.call(unix.SYS_CLOSE, from(master))
+}
+
+// leaveHost detaches the old root: from here on no path and no descriptor leads
+// to anything but the Spec's mounts.
+func (l *launcher) leaveHost(umask cell) {
+	l.begin(WallMount, "detach the old root", "", "")
+	l.call(unix.SYS_CHDIR, l.str("/"))
+	l.call(unix.SYS_UMOUNT2, l.str("."), num(unix.MNT_DETACH))
+	l.call(unix.SYS_CLOSE_RANGE, num(fdGo), num(uint32(1<<32-1)), num(0))
+	l.begin(WallDir, "change to", l.spec.Dir, "")
+	l.call(unix.SYS_CHDIR, l.str(l.spec.Dir))
+	l.begin(WallInit, "restore the file mode mask", "", "")
+	l.call(unix.SYS_UMASK, from(umask))
+}
+
+func (l *launcher) limits() {
+	for _, r := range l.spec.Rlimits {
+		l.begin(WallLimits, "limit", r.Name, "")
+		lim := &unix.Rlimit{Cur: r.Value, Max: r.Value}
+		l.call(unix.SYS_PRLIMIT64, num(0), num(rlimits[r.Name]), l.ptr(unsafe.Pointer(lim)), num(0))
+	}
+}
+
+var rlimits = map[string]int{"core": unix.RLIMIT_CORE, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC}
+
+// privileges gives up every capability in all five sets, for good: the
+// securebits keep an exec by user 0 from getting them back.
+func (l *launcher) privileges() {
+	l.begin(WallUser, "drop capabilities", "", "")
+	// A keyring of the session's own: the caller's is no longer possessed.
+	const joinSessionKeyring = 1
+	l.call(unix.SYS_KEYCTL, num(joinSessionKeyring), num(0)).tolerate = uintptr(unix.ENOSYS)
+	for c := range lastCapability + 1 {
+		l.call(unix.SYS_PRCTL, num(unix.PR_CAPBSET_DROP), num(c)).tolerate = uintptr(unix.EINVAL) // this kernel has fewer
+	}
+	const secbits = 0xef // no root magic, no setuid fix-up, no ambient set; all locked
+	l.call(unix.SYS_PRCTL, num(unix.PR_SET_SECUREBITS), num(secbits))
+	l.call(unix.SYS_PRCTL, num(unix.PR_CAP_AMBIENT), num(unix.PR_CAP_AMBIENT_CLEAR_ALL), num(0), num(0), num(0))
+	hdr := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	l.call(unix.SYS_CAPSET, l.ptr(unsafe.Pointer(hdr)), l.ptr(unsafe.Pointer(new([2]unix.CapUserData))))
+}
+
+// lastCapability is past the newest the kernel has, so that one that comes
+// with an update is dropped too.
+const lastCapability = 63
+
+// filter installs the system call filter, last, so that it need not allow what
+// only the launch itself calls.
+func (l *launcher) filter() {
+	l.begin(WallSeccomp, "install the system call filter", "", "")
+	prog := seccomp.Assemble(seccomp.New(seccomp.Options{Families: families(l.spec.Seccomp.Families)}))
+	l.keep = append(l.keep, prog)
+	fprog := &unix.SockFprog{Len: uint16(len(prog)), Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0]))}
+	l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(0), l.ptr(unsafe.Pointer(fprog)))
+}
+
+func families(names []string) []uint32 {
+	var out []uint32
+	for _, n := range names {
+		switch n {
+		case "unix":
+			out = append(out, seccomp.FamilyUnix)
+		case "inet":
+			out = append(out, seccomp.FamilyInet)
+		case "inet6":
+			out = append(out, seccomp.FamilyInet6)
+		case "netlink":
+			out = append(out, seccomp.FamilyNetlink)
+		}
+	}
+	return out
+}
+
+// exec becomes process 1. It gets the command's argv and environment, which it
+// hands on.
+func (l *launcher) exec() {
+	l.begin(WallInit, "execute process 1", "", "")
+	l.call(unix.SYS_EXECVEAT, num(fdInit), l.str(""), l.vector(l.spec.Argv), l.vector(l.spec.Env), num(unix.AT_EMPTY_PATH))
+}
+
+// open opens a path below a directory without following any symbolic link.
+func (l *launcher) open(dir int, name string) cell {
+	fd := (*uintptr)(l.alloc(8))
+	l.openInto(fd, dir, name)
+	return fd
+}
+
+func (l *launcher) openInto(fd *uintptr, dir int, name string) {
+	if dir == fdOld {
+		name = strings.TrimPrefix(name, "/")
+	}
+	if name == "" {
+		name = "."
+	}
+	how := (*unix.OpenHow)(l.alloc(unix.SizeofOpenHow))
+	how.Flags = unix.O_PATH | unix.O_CLOEXEC
+	how.Resolve = unix.RESOLVE_NO_SYMLINKS
+	l.call(unix.SYS_OPENAT2, num(dir), l.str(name), l.ptr(unsafe.Pointer(how)), num(unix.SizeofOpenHow)).out = uintptr(unsafe.Pointer(fd))
+}
+
+// clone returns a detached copy of the mount at a path.
+func (l *launcher) clone(dir arg, name string, flags int) cell {
+	return l.result(l.call(unix.SYS_OPEN_TREE, dir, l.str(name), num(flags|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)))
+}
+
+// attach puts a detached mount at a path of the new root.
+func (l *launcher) attach(tree cell, target string) {
+	at := l.open(unix.AT_FDCWD, target)
+	l.call(unix.SYS_MOVE_MOUNT, from(tree), l.str(""), from(at), l.str(""),
+		num(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+	l.call(unix.SYS_CLOSE, from(at))
+	l.call(unix.SYS_CLOSE, from(tree))
+}
+
+// setattr sets flags of a detached mount.
+func (l *launcher) setattr(tree arg, flags int, set uint64) {
+	l.setattrAt(tree, "", flags|unix.AT_EMPTY_PATH, set)
+}
+
+// setattrPath sets flags of the mount at a path, and of nothing below it.
+func (l *launcher) setattrPath(target string, set uint64) {
+	l.setattrAt(num(unix.AT_FDCWD), target, 0, set)
+}
+
+func (l *launcher) setattrAt(dir arg, name string, flags int, set uint64) {
+	const size = int(unsafe.Sizeof(unix.MountAttr{}))
+	attr := (*unix.MountAttr)(l.alloc(size))
+	attr.Attr_set = set
+	l.call(unix.SYS_MOUNT_SETATTR, dir, l.str(name), num(flags), l.ptr(unsafe.Pointer(attr)), num(size))
+}
+
+func attrsOf(m *spec.Mount) uint64 {
+	set := uint64(unix.MOUNT_ATTR_NOSUID)
+	if !m.Write {
+		set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if !m.Devices {
+		set |= unix.MOUNT_ATTR_NODEV
+	}
+	return set
+}
+
+// scratch makes a new directory in the shared memory file system.
+func (l *launcher) scratch(mode uint32) string {
+	l.serial++
+	name := strconv.Itoa(l.serial)
+	l.call(unix.SYS_MKDIRAT, num(fdScratch), l.str(name), num(mode))
+	return name
+}
+
+func (l *launcher) symlink(text, target string) {
+	l.begin(WallMount, "link", text, target)
+	l.ensureDir(path.Dir(target))
+	l.call(unix.SYS_SYMLINKAT, l.str(text), num(unix.AT_FDCWD), l.str(target))
+}
+
+func (l *launcher) directory(target string, mode uint32) {
+	l.begin(WallMount, "make directory", target, "")
+	l.ensureDir(path.Dir(target))
+	if l.fresh(target) && !l.made[target] {
+		l.made[target] = true
+		l.call(unix.SYS_MKDIRAT, num(unix.AT_FDCWD), l.str(target), num(mode))
+	}
+}
+
+// ensureDir makes a directory and its parents where the new root is ours to
+// fill. Below a grant of the host everything needed exists already.
+func (l *launcher) ensureDir(target string) {
+	if target == "/" || l.made[target] || !l.fresh(target) {
+		return
+	}
+	l.ensureDir(path.Dir(target))
+	l.made[target] = true
+	l.call(unix.SYS_MKDIRAT, num(unix.AT_FDCWD), l.str(target), num(0o755))
+}
+
+func (l *launcher) ensureFile(target string) {
+	l.ensureDir(path.Dir(target))
+	if l.fresh(target) && !l.made[target] {
+		l.made[target] = true
+		l.call(unix.SYS_MKNODAT, num(unix.AT_FDCWD), l.str(target), num(unix.S_IFREG|0o444), num(0))
+	}
+}
+
+// fresh reports whether the directory that holds target is one of ours. The
+// last mount that covers it decides.
+func (l *launcher) fresh(target string) bool {
+	for i := len(l.shown) - 1; i >= 0; i-- {
+		if m := l.shown[i]; target == m.target || m.target == "/" || strings.HasPrefix(target, m.target) && target[len(m.target)] == '/' {
+			return m.fresh && target != m.target
+		}
+	}
+	return true
+}
+
+func modeOf(m *spec.Mount) uint32 {
+	if m.Mode == 0 {
+		return 0o755
+	}
+	return m.Mode
+}

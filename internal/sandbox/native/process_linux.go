@@ -1,0 +1,400 @@
+package native
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/trace"
+)
+
+// Options are what a start needs besides the Spec.
+type Options struct {
+	// Streams are the command's stdin, stdout and stderr. None may be a
+	// directory.
+	Streams [3]*os.File
+	// Terminal, if not nil, gives the command a terminal of its own.
+	Terminal *Terminal
+	// Trace, if not nil, gets the time of each step.
+	Trace *trace.Log
+}
+
+// Process is a running sandbox, seen from outside.
+type Process struct {
+	// Pid is process 1 of the sandbox, in the caller's numbering.
+	Pid int
+	// Terminal is the caller's end of the command's terminal, or nil.
+	Terminal *os.File
+
+	pidfd  int
+	status int // pipe from process 1
+	trace  *trace.Log
+}
+
+// State is what happened to the command.
+type State struct {
+	Wait unix.WaitStatus
+	// Killed says that the sandbox ended without the command's own end being
+	// known: process 1 was killed from outside.
+	Killed bool
+}
+
+// What process 1 sends besides wait statuses.
+const (
+	msgExecFailed = 0x10000
+	msgStarted    = 0x20000
+)
+
+func cloneAndRun(flags, stack uintptr, pidfd *int32, first, end uintptr, f *failure) (pid int)
+
+// Start builds the sandbox and starts the command in it. When it returns
+// without an error the command runs and every wall stands.
+//
+// The sandbox dies with the thread that called Start, so the caller must have
+// called runtime.LockOSThread and stay on it until Wait has returned the end.
+func Start(s *spec.Spec, o Options) (*Process, error) {
+	e, err := begin(o, s.Identity, s.Network)
+	if err != nil {
+		return nil, err
+	}
+	return e.Start(s)
+}
+
+// Embryo is a sandbox whose Spec is not known yet.
+type Embryo struct {
+	o       Options
+	id      spec.Identity
+	network spec.Network
+	pipes   *pipes
+	proc    *Process
+	prelude builder
+	umask   cell
+	jump    *[2]uintptr // where the child goes on
+	fail    *failure
+}
+
+// Begin starts a child on what is the same for every Spec with a closed
+// network, so that this happens while the caller compiles the Spec on another
+// processor. Either Start or Abandon must follow, on the same locked thread.
+func Begin(o Options) (*Embryo, error) {
+	uid := os.Geteuid()
+	return begin(o, spec.Identity{UID: uid, GID: os.Getegid(), Full: uid == 0}, spec.NetworkNone)
+}
+
+func begin(o Options, id spec.Identity, network spec.Network) (*Embryo, error) {
+	p, err := openPipes(o)
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	e := &Embryo{
+		o: o, id: id, network: network, pipes: p, fail: new(failure), jump: new([2]uintptr),
+		proc:    &Process{pidfd: -1, status: p.status, trace: o.Trace},
+		prelude: builder{plan: newPlan(96), trace: o.Trace},
+	}
+	e.umask = e.prelude.prelude(p.in, id, network)
+	e.prelude.call(goOn, from(&e.jump[0]), from(&e.jump[1]))
+	if err := e.clone(); err != nil {
+		p.close()
+		return nil, err
+	}
+	if id.Full {
+		err := mapAllIDs(e.proc.Pid)
+		if err == nil {
+			err = p.proceed()
+		}
+		if err != nil {
+			e.Abandon()
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// goOn is no system call: the child continues with another plan.
+const goOn = ^uintptr(0)
+
+// clone starts the child, which performs the prelude.
+func (e *Embryo) clone() error {
+	stack := uintptr(e.prelude.alloc(256)) + 256 // the child never touches it
+	first, end := e.prelude.bounds()
+	var pidfd int32
+	// The child inherits the blocked signals, so none can run a handler of the
+	// Go runtime in it; process 1 wants them blocked anyway.
+	old := blockSignals()
+	e.o.Trace.Mark("prepare")
+	pid := cloneAndRun(unix.CLONE_VM|unix.CLONE_PIDFD|uintptr(unix.SIGCHLD)|unix.CLONE_NEWUSER|unix.CLONE_NEWPID,
+		stack, &pidfd, first, end, e.fail)
+	restoreSignals(old)
+	if pid < 0 {
+		return &LaunchError{Step: "clone into new user and pid namespaces", Errno: unix.Errno(-pid), Wall: WallUser}
+	}
+	e.proc.Pid, e.proc.pidfd = pid, int(pidfd)
+	return nil
+}
+
+// Abandon ends the child.
+func (e *Embryo) Abandon() {
+	_ = e.proc.Kill()
+	e.pipes.close()
+	e.proc.status = -1
+	e.proc.reap()
+}
+
+// Start is like the function Start, from where Begin left off.
+func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
+	if s.Network != e.network || s.Identity != e.id {
+		e.Abandon()
+		return Start(s, e.o)
+	}
+	l, err := e.compile(s)
+	if err == nil {
+		err = e.run(l)
+	}
+	runtime.KeepAlive(e)
+	runtime.KeepAlive(l)
+	if err != nil {
+		e.Abandon()
+		return nil, err
+	}
+	e.pipes.closeChild()
+	closeAll(&e.pipes.terminal)
+	return e.proc, nil
+}
+
+// compile turns the Spec into the rest of the plan and the program of process 1.
+func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
+	abi, errno := landlockABI()
+	if abi < s.Landlock.MinABI {
+		if errno == 0 {
+			errno = unix.ENOSYS
+		}
+		return nil, &LaunchError{
+			Step:  fmt.Sprintf("landlock interface %d is needed, this kernel has %d", s.Landlock.MinABI, abi),
+			Errno: errno, Wall: WallLandlock,
+		}
+	}
+	l := &launcher{
+		builder: builder{plan: newPlan(640), trace: e.o.Trace},
+		spec:    s, tty: e.o.Terminal, abi: abi, made: make(map[string]bool, 64),
+	}
+	for i, f := range e.o.Streams {
+		access, err := streamRights(int(f.Fd()))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", [...]string{"stdin", "stdout", "stderr"}[i], err)
+		}
+		l.streams[i] = access
+	}
+	l.build(e.umask)
+	return l, writeInit(e.pipes.in.init, initParams{exec: s.Exec, terminal: e.o.Terminal.stream(), sigmask: currentMask()})
+}
+
+// run lets the child go on with the rest, and waits for the command to run.
+func (e *Embryo) run(l *launcher) error {
+	e.jump[0], e.jump[1] = l.bounds()
+	e.o.Trace.Mark("plan")
+	if err := e.pipes.proceed(); err != nil {
+		return err
+	}
+	e.pipes.closeChild()
+	if l.tty != nil {
+		if fd := receiveDescriptor(e.pipes.terminal); fd >= 0 {
+			e.proc.Terminal = os.NewFile(uintptr(fd), "terminal")
+		}
+	}
+	msg, ok := e.proc.read()
+	switch {
+	case !ok && e.fail.errno != 0:
+		if err := e.prelude.failed(e.fail); err != nil {
+			return err
+		}
+		return l.failed(e.fail)
+	case !ok:
+		return &LaunchError{Step: "start process 1", Errno: unix.ECHILD, Wall: WallInit}
+	case msg&msgExecFailed != 0:
+		return &ExecError{Name: l.spec.Argv[0], Errno: unix.Errno(msg &^ msgExecFailed)}
+	}
+	e.prelude.report()
+	l.report()
+	e.o.Trace.Mark("exec")
+	return nil
+}
+
+// Wait blocks until the command stops or ends and tells how. After an end
+// nothing of the sandbox is left.
+func (p *Process) Wait() State {
+	for {
+		msg, ok := p.read()
+		if !ok {
+			p.trace.Mark("command")
+			killed := p.reap()
+			p.trace.Mark("teardown")
+			return State{Wait: killed, Killed: true}
+		}
+		ws := unix.WaitStatus(msg)
+		if ws.Continued() {
+			continue
+		}
+		if !ws.Stopped() {
+			p.trace.Mark("command")
+			p.reap()
+			p.trace.Mark("teardown")
+		}
+		return State{Wait: ws}
+	}
+}
+
+// Signal passes a signal on to the command. HUP, INT, QUIT, TSTP, CONT and
+// WINCH go to its whole process group, as from a terminal.
+func (p *Process) Signal(sig unix.Signal) error {
+	return unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
+}
+
+// Kill ends everything in the sandbox at once.
+func (p *Process) Kill() error { return p.Signal(unix.SIGKILL) }
+
+// read returns the next message of process 1, and false when it has ended.
+func (p *Process) read() (uint32, bool) {
+	var buf [4]byte
+	for {
+		n, err := unix.Read(p.status, buf[:])
+		if err == unix.EINTR {
+			continue
+		}
+		return binary.NativeEndian.Uint32(buf[:]), err == nil && n == len(buf)
+	}
+}
+
+// reap waits for process 1. The kernel ends every other process of the
+// namespace before that returns.
+func (p *Process) reap() unix.WaitStatus {
+	var ws unix.WaitStatus
+	for {
+		if _, err := unix.Wait4(p.Pid, &ws, 0, nil); err != unix.EINTR {
+			break
+		}
+	}
+	closeAll(&p.pidfd, &p.status)
+	return ws
+}
+
+// pipes are the descriptors between launcher and child.
+type pipes struct {
+	in       inherited
+	status   int // our end
+	terminal int // our end, or -1
+}
+
+func openPipes(o Options) (*pipes, error) {
+	p := &pipes{in: inherited{status: -1, init: -1, proceed: -1, terminal: -1}, status: -1, terminal: -1}
+	for i, f := range o.Streams {
+		p.in.stdio[i] = int(f.Fd())
+	}
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return p, os.NewSyscallError("pipe2", err)
+	}
+	p.status, p.in.status = fds[0], fds[1]
+	var err error
+	if p.in.proceed, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_SEMAPHORE); err != nil {
+		return p, os.NewSyscallError("eventfd", err)
+	}
+	if o.Terminal != nil {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return p, os.NewSyscallError("socketpair", err)
+		}
+		p.terminal, p.in.terminal = fds[0], fds[1]
+	}
+	p.in.init, err = initFile()
+	return p, err
+}
+
+// proceed lets the child past its next wait.
+func (p *pipes) proceed() error {
+	one := [8]byte{}
+	binary.NativeEndian.PutUint64(one[:], 1)
+	if _, err := unix.Write(p.in.proceed, one[:]); err != nil {
+		return &LaunchError{Step: "let the child go on", Errno: errnoOf(err), Wall: WallInit}
+	}
+	return nil
+}
+
+// closeChild closes what only the child still needs.
+func (p *pipes) closeChild() { closeAll(&p.in.status, &p.in.init, &p.in.terminal, &p.in.proceed) }
+
+// close closes everything, after a failure.
+func (p *pipes) close() {
+	p.closeChild()
+	closeAll(&p.status, &p.terminal)
+}
+
+func closeAll(fds ...*int) {
+	for _, fd := range fds {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// mapAllIDs maps every id the caller's own namespace knows to itself.
+func mapAllIDs(pid int) error {
+	for _, name := range []string{"uid_map", "gid_map"} {
+		own, err := os.ReadFile("/proc/self/" + name)
+		if err != nil {
+			return &LaunchError{Step: "read /proc/self/" + name, Errno: errnoOf(err), Wall: WallUser}
+		}
+		file := "/proc/" + strconv.Itoa(pid) + "/" + name
+		if err := writeFile(file, identityMap(string(own))); err != nil {
+			return &LaunchError{Step: "write " + file, Errno: errnoOf(err), Wall: WallUser}
+		}
+	}
+	return nil
+}
+
+// identityMap turns the kernel's description of a map into one that maps the
+// same ids to themselves. A line is "inside outside count".
+func identityMap(own string) string {
+	var b strings.Builder
+	for line := range strings.Lines(own) {
+		if f := strings.Fields(line); len(f) == 3 {
+			b.WriteString(f[0] + " " + f[0] + " " + f[2] + "\n")
+		}
+	}
+	return b.String()
+}
+
+// writeFile writes text to a file of /proc in a single call, as it wants it.
+func writeFile(name, text string) error {
+	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	_, err = unix.Write(fd, []byte(text))
+	return err
+}
+
+func blockSignals() uint64 {
+	all := ^uint64(0)
+	return setMask(unix.SIG_BLOCK, &all)
+}
+
+func restoreSignals(mask uint64) { setMask(unix.SIG_SETMASK, &mask) }
+
+func currentMask() uint64 { return setMask(unix.SIG_BLOCK, nil) }
+
+// setMask changes the thread's blocked signals and returns the former ones.
+func setMask(how uintptr, set *uint64) uint64 {
+	var old uint64
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, how, uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+	return old
+}

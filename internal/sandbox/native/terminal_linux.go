@@ -1,0 +1,76 @@
+package native
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Terminal asks for a pseudo-terminal of the sandbox's own.
+type Terminal struct {
+	// Streams says which of stdin, stdout and stderr it replaces.
+	Streams [3]bool
+	// Termios and Size are its first settings, if not nil.
+	Termios *unix.Termios
+	Size    *unix.Winsize
+}
+
+// stream returns the first descriptor that is the terminal, or -1.
+func (t *Terminal) stream() int {
+	if t != nil {
+		for i, use := range t.Streams {
+			if use {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// descriptorMessage is a message of one byte that carries a descriptor, laid
+// out so that the child can fill in its number.
+type descriptorMessage struct {
+	hdr  unix.Msghdr
+	iov  unix.Iovec
+	cmsg unix.Cmsghdr
+	fd   uintptr // the kernel reads the low half, which comes first
+	data byte
+}
+
+func newDescriptorMessage() *descriptorMessage {
+	m := new(descriptorMessage)
+	m.iov.Base = &m.data
+	m.iov.SetLen(1)
+	m.hdr.Iov = &m.iov
+	m.hdr.SetIovlen(1)
+	m.hdr.Control = (*byte)(unsafe.Pointer(&m.cmsg))
+	m.hdr.SetControllen(unix.CmsgSpace(4))
+	m.cmsg.Level = unix.SOL_SOCKET
+	m.cmsg.Type = unix.SCM_RIGHTS
+	m.cmsg.SetLen(unix.CmsgLen(4))
+	return m
+}
+
+// receiveDescriptor takes the descriptor the child sent, or -1 if it never did.
+func receiveDescriptor(sock int) int {
+	var data [1]byte
+	control := make([]byte, unix.CmsgSpace(4))
+	for {
+		_, n, _, _, err := unix.Recvmsg(sock, data[:], control, unix.MSG_CMSG_CLOEXEC)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return -1
+		}
+		msgs, err := unix.ParseSocketControlMessage(control[:n])
+		if err != nil || len(msgs) != 1 {
+			return -1
+		}
+		fds, err := unix.ParseUnixRights(&msgs[0])
+		if err != nil || len(fds) != 1 {
+			return -1
+		}
+		return fds[0]
+	}
+}

@@ -1,0 +1,126 @@
+package seccomp
+
+// Instruction is one BPF instruction, laid out as the kernel's sock_filter.
+type Instruction struct {
+	Code   uint16
+	JT, JF uint8
+	K      uint32
+}
+
+// BPF operation codes used here.
+const (
+	opLoad = 0x20 // BPF_LD | BPF_W | BPF_ABS
+	opAnd  = 0x54 // BPF_ALU | BPF_AND | BPF_K
+	opJEq  = 0x15 // BPF_JMP | BPF_JEQ | BPF_K
+	opJGE  = 0x35 // BPF_JMP | BPF_JGE | BPF_K
+	opJSet = 0x45 // BPF_JMP | BPF_JSET | BPF_K
+	opRet  = 0x06 // BPF_RET | BPF_K
+)
+
+// Offsets in the kernel's struct seccomp_data.
+const (
+	offNr   = 0
+	offArch = 4
+	offArgs = 16
+)
+
+const x32Bit = 0x40000000
+
+// Assemble returns the program for p. It is a binary search over the call's
+// number: about seven comparisons for any call, and short enough for the
+// kernel to precompute which calls are always allowed.
+func Assemble(p Profile) []Instruction {
+	a := assembler{out: make([]Instruction, 0, 512)}
+	a.emit(opLoad, 0, 0, offArch)
+	a.emit(opJEq, 1, 0, p.Arch)
+	a.ret(KillProcess)
+	a.emit(opLoad, 0, 0, offNr)
+	limit := p.MaxNr + 1
+	if p.X32 && limit > x32Bit {
+		limit = x32Bit
+	}
+	a.emit(opJGE, 0, 1, limit)
+	a.ret(Fail(enosys))
+	a.search(segments(p))
+	return a.out
+}
+
+// segment is a run of call numbers from lo up to the next segment's lo that
+// share one rule.
+type segment struct {
+	lo   uint32
+	rule *Rule // nil: allowed
+}
+
+func segments(p Profile) []segment {
+	segs := make([]segment, 0, 2*len(p.Rules)+1)
+	next := uint32(0) // first number not covered yet
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		if r.Nr > next || len(segs) == 0 && r.Nr > 0 {
+			segs = append(segs, segment{lo: next})
+		}
+		// Neighbours with the same plain answer share a leaf.
+		if n := len(segs); n > 0 && segs[n-1].rule != nil && r.Nr == next &&
+			len(r.Checks) == 0 && len(segs[n-1].rule.Checks) == 0 && r.Else == segs[n-1].rule.Else {
+			next = r.Nr + 1
+			continue
+		}
+		segs = append(segs, segment{lo: r.Nr, rule: r})
+		next = r.Nr + 1
+	}
+	return append(segs, segment{lo: next})
+}
+
+type assembler struct{ out []Instruction }
+
+func (a *assembler) emit(code uint16, jt, jf uint8, k uint32) {
+	a.out = append(a.out, Instruction{Code: code, JT: jt, JF: jf, K: k})
+}
+
+func (a *assembler) ret(act Action) { a.emit(opRet, 0, 0, uint32(act)) }
+
+// search emits the decision over segs. The left half follows its test and the
+// right half follows the left, so only the jump over the left needs a length.
+func (a *assembler) search(segs []segment) {
+	if len(segs) == 1 {
+		a.leaf(segs[0].rule)
+		return
+	}
+	mid := len(segs) / 2
+	test := len(a.out)
+	a.emit(opJGE, 0, 0, segs[mid].lo)
+	a.search(segs[:mid])
+	distance := len(a.out) - test - 1
+	if distance > 255 {
+		panic("seccomp: filter too long for a short jump")
+	}
+	a.out[test].JT = uint8(distance)
+	a.search(segs[mid:])
+}
+
+func (a *assembler) leaf(r *Rule) {
+	if r == nil {
+		a.ret(Allow)
+		return
+	}
+	for _, c := range r.Checks {
+		a.emit(opLoad, 0, 0, uint32(offArgs+8*c.Arg)) // low half, little-endian
+		if c.Any {
+			a.emit(opJSet, 0, 1, c.Mask)
+			a.ret(c.Then)
+			continue
+		}
+		if c.Mask != ^uint32(0) {
+			a.emit(opAnd, 0, 0, c.Mask)
+		}
+		if c.Then == ContinueIf {
+			a.emit(opJEq, 1, 0, c.Value)
+			a.ret(Fail(eafnosupport))
+			continue
+		}
+		a.emit(opJEq, 0, 1, c.Value)
+		a.ret(c.Then)
+	}
+	a.ret(r.Else)
+}

@@ -1,0 +1,34 @@
+PREFIX  ?= /usr/local
+BINDIR  ?= $(PREFIX)/bin
+
+# -s -w: every page of the binary that need not be mapped is start-up time
+# saved, and each command pays the start-up. No PIE for the same reason.
+GOBUILD = CGO_ENABLED=0 go build -trimpath -ldflags='-s -w'
+
+.PHONY: build install test long bench generate format clean
+
+build: ## build every command into bin/
+	@mkdir -p bin
+	$(GOBUILD) -o bin/ ./cmd/...
+
+install: build ## install the commands below PREFIX
+	install -d '$(DESTDIR)$(BINDIR)'
+	install -m 755 bin/* '$(DESTDIR)$(BINDIR)/'
+
+test: ## everything continuous integration runs
+	./scripts/test
+
+long: ## the same, with the campaigns that need hours
+	./scripts/test --long
+
+bench: build ## the command against unsandboxed and bubblewrap
+	./scripts/benchmark.sh
+
+generate: ## renew the schema, the manual page and the completions
+	go generate ./...
+
+format: ## rewrite sources the way the test run wants them
+	go run mvdan.cc/gofumpt@v0.12.0 -w .
+
+clean:
+	rm -rf bin benchmarks .cache

@@ -1,0 +1,148 @@
+package archtest
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bailey-sandbox/bailey/internal/testenv"
+)
+
+const module = "github.com/bailey-sandbox/bailey"
+
+// linked are packages that must not be part of a program, in any depth.
+var linked = []struct {
+	program string
+	banned  []string
+	reason  string
+}{
+	{"cmd/bailey", []string{"net", "net/http", "crypto/tls", "crypto/x509"}, "every command pays for its start; the gate is a program of its own"},
+	{"cmd/bailey", []string{"os/exec"}, "the sandbox is built with system calls, and context plumbing costs start-up"},
+	{"cmd/bailey", []string{"regexp", "text/template", "html/template", "go/ast"}, "tables built at init are paid by every command"},
+	{"cmd/bailey", []string{"flag", "log", "log/slog", "testing", "expvar"}, "the run path parses its own flags and reports errors by exit status"},
+	{"cmd/bailey", []string{"database/sql", "encoding/gob", "encoding/xml"}, "reflection-heavy formats belong to baileyd"},
+	{"cmd/bailey", []string{"github.com/google/jsonschema-go", "github.com/spf13/cobra", "google.golang.org/protobuf"}, "schema and command-tree code belongs to baileyd or to go generate"},
+	{"cmd/bailey-gate", []string{"database/sql", "github.com/spf13/cobra", "google.golang.org/protobuf"}, "the gate starts when a connection arrives: net/http and TLS, nothing heavier"},
+}
+
+// imported are direct imports that a package, or any package below it, must not
+// have.
+var imported = []struct {
+	importer string
+	banned   []string
+	reason   string
+}{
+	{"internal/policy", []string{module + "/"}, "policy is the lowest layer: what is granted, without knowing how"},
+	{"internal/policy", []string{"golang.org/x/sys"}, "policy compiles and is tested on every system"},
+	{"internal/spec", []string{"golang.org/x/sys"}, "spec compiles and is tested on every system"},
+	{"internal/spec", []string{module + "/internal/sandbox", module + "/internal/terminal", module + "/internal/broker", module + "/internal/gate", module + "/cmd"}, "a spec says what to do; runtimes, above it, know how"},
+	{"internal/host", []string{module + "/internal/sandbox", module + "/internal/terminal", module + "/cmd"}, "facts about the machine are gathered before anything is decided"},
+	{"internal/trace", []string{module + "/"}, "every layer records its steps, so the trace stands below all of them"},
+	{"internal/sandbox/native", []string{module + "/internal/policy"}, "nothing after the spec decides policy"},
+	{"internal/sandbox", []string{module + "/internal/server", module + "/internal/keeper", module + "/cmd"}, "imports run downwards: cmd, server, sandbox, spec, policy"},
+	{"internal", []string{module + "/cmd"}, "imports run downwards: cmd, server, sandbox, spec, policy"},
+}
+
+func TestProgramsLinkNothingHeavy(t *testing.T) {
+	testenv.Requires(t, testenv.Modules)
+	for _, rule := range linked {
+		for _, dependency := range goList(t, "-deps", "-f", "{{.ImportPath}}", "./"+rule.program) {
+			for _, banned := range rule.banned {
+				if within(dependency, banned, rule.program) {
+					t.Errorf("%s links %s: %s\n%s", rule.program, dependency, rule.reason, why(t, rule.program, dependency))
+				}
+			}
+		}
+	}
+}
+
+func TestImportsRunDownwards(t *testing.T) {
+	testenv.Requires(t, testenv.Modules)
+	for _, line := range goList(t, "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...") {
+		fields := strings.Fields(line)
+		importer := strings.TrimPrefix(fields[0], module+"/")
+		for _, rule := range imported {
+			if importer != rule.importer && !strings.HasPrefix(importer, rule.importer+"/") {
+				continue
+			}
+			for _, dependency := range fields[1:] {
+				for _, banned := range rule.banned {
+					if within(dependency, banned, rule.importer) {
+						t.Errorf("%s imports %s: %s", importer, dependency, rule.reason)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestTestPackagesStayOutOfPrograms(t *testing.T) {
+	testenv.Requires(t, testenv.Modules)
+	for _, dependency := range goList(t, "-deps", "-f", "{{.ImportPath}}", "./cmd/...") {
+		if dependency == "testing" || within(dependency, module+"/internal/testenv", "cmd") {
+			t.Errorf("a command links %s: test support is not part of a program", dependency)
+		}
+	}
+}
+
+// within tells whether a dependency is the banned package. Packages of the
+// standard library are banned by exact name, since net/netip is not net; others
+// with everything below them, but for what belongs to the importer itself.
+func within(dependency, banned, importer string) bool {
+	if own := module + "/" + importer; dependency == own || strings.HasPrefix(dependency, own+"/") {
+		return false
+	}
+	if dependency == banned {
+		return true
+	}
+	isStandard := !strings.Contains(strings.SplitN(banned, "/", 2)[0], ".")
+	return !isStandard && strings.HasPrefix(dependency, strings.TrimSuffix(banned, "/")+"/")
+}
+
+// why shows one package of the program that imports the dependency, which is
+// where to look first.
+func why(t *testing.T, program, dependency string) string {
+	for _, line := range goList(t, "-deps", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./"+program) {
+		fields := strings.Fields(line)
+		for _, imported := range fields[1:] {
+			if imported == dependency {
+				return "\timported by " + fields[0]
+			}
+		}
+	}
+	return ""
+}
+
+func goList(t *testing.T, args ...string) []string {
+	t.Helper()
+	watchSources(t)
+	list := exec.Command("go", append([]string{"list"}, args...)...)
+	list.Dir = testenv.ModuleRoot(t)
+	list.Env = append(os.Environ(), "GOPROXY=off", "GOOS=linux", "CGO_ENABLED=0")
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// watchSources looks at every source file, because the go command keeps the
+// result of a test until a file that the test itself looked at changes, and
+// does not see what "go list" reads.
+func watchSources(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir(testenv.ModuleRoot(t), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
+			return err
+		}
+		_, err = os.Stat(path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# Times commands unsandboxed, under bubblewrap and under Bailey, interleaved.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'TEXT'
+Usage: scripts/benchmark.sh [OPTION]...
+
+Every round runs each variant of each workload once with "hyperfine -N", in
+rotating order, so that a change of the machine's speed meets all of them.
+Writes all samples as JSON and a table as Markdown, named by system,
+architecture and time.
+
+  -b, --binary PATH   the bailey to measure (default: built from this tree)
+  -o, --output DIR    where the reports go (default: ./benchmarks)
+  -n, --runs N        rounds (default: 30)
+  -q, --quick         5 rounds
+      --user NAME     as root: measure as this user
+  -h, --help          this text
+TEXT
+}
+
+binary='' output=benchmarks runs=30 user=''
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -b | --binary) binary=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
+    -o | --output) output=${2:?$1 needs a directory} && shift 2 ;;
+    -n | --runs) runs=${2:?$1 needs a number} && shift 2 ;;
+    -q | --quick) runs=5 && shift ;;
+    --user) user=${2:?$1 needs a name} && shift 2 ;;
+    -h | --help) usage && exit ;;
+    *) usage >&2 && exit 2 ;;
+  esac
+done
+[[ $runs =~ ^[1-9][0-9]*$ ]] || die "--runs $runs: not a number of rounds"
+command -v hyperfine >/dev/null || die 'hyperfine is missing: apt-get install hyperfine'
+
+# The workloads live in the repository: /tmp is private to each sandbox.
+work=$root/benchmarks/work.$$
+rounds=$work/rounds
+as=()
+
+prepare() {
+  [[ $root != /tmp/* ]] || die "$root: the sandboxes have a /tmp of their own; clone the repository elsewhere"
+  mkdir -p "$output" "$work/bin" "$rounds"
+  output=$(realpath "$output")
+  trap 'rm -rf "$work"' EXIT
+  trap 'exit 130' INT TERM
+  if [ -z "$binary" ]; then
+    build_commands "$work/bin"
+    binary=$work/bin/bailey
+  fi
+  become
+  "${as[@]}" test -x "$binary" || die "$binary cannot be executed as $("${as[@]}" id -un)"
+  install -m 666 /dev/null "$work/export" # hyperfine runs as the user
+  make_project "$work/project"
+  cd "$work/project"
+}
+
+# become sets the prefix of everything measured. Every variant starts from the
+# same small environment: Bailey keeps most variables out, and one that slows a
+# program down (NODE_EXTRA_CA_CERTS triples the start of node) would otherwise
+# slow down only what Bailey is compared with.
+become() {
+  local name=${user:-$(id -un)} path=$PATH
+  if [ -n "$user" ]; then
+    is_root || die "--user $user: only root can become another user"
+    as=(setpriv --reuid="$user" --regid="$user" --init-groups --inh-caps=-all)
+    path=/usr/local/bin:/usr/bin:/bin
+  fi
+  as+=(env -i HOME="$(getent passwd "$name" | cut -d: -f6)" USER="$name" LOGNAME="$name" PATH="$path" LANG=C.UTF-8)
+}
+
+# make_project DIR makes a small repository with something to find in it.
+# shellcheck disable=SC2016 # spawn.sh expands it
+make_project() {
+  local directory file
+  for directory in {1..20}; do
+    mkdir -p "$1/src/$directory"
+    for file in {1..20}; do
+      printf 'line %s of file %s\nneedle\n' {1..50} "$directory/$file" >"$1/src/$directory/$file.txt"
+    done
+  done
+  printf 'i=0\nwhile [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done\n' >"$1/spawn.sh"
+  git -C "$1" init -q
+  git -C "$1" add .
+  git -C "$1" -c user.name=bench -c user.email=bench@localhost commit -qm 'files to look at'
+  [ -z "$user" ] || chown -R "$user:" "$1"
+}
+
+# program NAME prints the path of the real program, past the shims of version
+# managers, which would be measured instead.
+# shellcheck disable=SC2016 # the inner shell expands it
+program() {
+  case "$1" in
+    python3) "${as[@]}" python3 -c 'import sys; print(sys.executable)' 2>/dev/null ;;
+    node) "${as[@]}" node -p process.execPath 2>/dev/null ;;
+    *) "${as[@]}" bash -c 'type -P -- "$0"' "$1" ;;
+  esac
+}
+
+# measure ROUND WORKLOAD PROGRAM [ARGUMENTS], the arguments as one quoted string.
+# Round 0 warms the caches and is not kept.
+measure() {
+  local round=$1 dir=$rounds/$2 path
+  mkdir -p "$dir"
+  path=$(program "$3") || { printf '%s\n' "$3" >"$dir/missing" && return; }
+  local command="'$path' ${4:-}" variants=() i
+  variants+=(unsandboxed "$command")
+  variants+=(bailey "'$binary' -- $command")
+  if [ -n "$bwrap" ]; then
+    variants+=(bwrap "'$bwrap' --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp $command")
+  fi
+  local count=$((${#variants[@]} / 2)) arguments=()
+  for ((i = 0; i < count; i++)); do
+    local at=$((2 * ((i + round) % count)))
+    arguments+=(-n "${variants[at]}" "${variants[at + 1]}")
+  done
+  "${as[@]}" hyperfine -N --runs 1 --style none --export-json "$work/export" "${arguments[@]}" \
+    2>"$work/errors" || { cat "$work/errors" >&2 && die "$2: a variant failed"; }
+  [ "$round" = 0 ] || cp "$work/export" "$dir/$(printf %05d "$round").json"
+}
+
+# pss VARIANT COMMAND... adds up the memory of everything a sandbox runs besides
+# the command itself.
+pss() {
+  local variant=$1 pid process total=0
+  shift
+  mkfifo "$work/ready"
+  "${as[@]}" "$@" sh -c 'echo ready; exec sleep 60' >"$work/ready" 2>/dev/null &
+  pid=$!
+  read -r _ <"$work/ready" || true
+  rm "$work/ready"
+  local processes=("$pid") next=0
+  while [ $next -lt ${#processes[@]} ]; do
+    mapfile -t -O ${#processes[@]} processes < <(pgrep -P "${processes[next]}")
+    next=$((next + 1))
+  done
+  for process in "${processes[@]}"; do
+    # The shell that becomes "sleep" has said ready already and may not be there yet.
+    case "$(cat "/proc/$process/comm")" in sleep | sh) continue ;; esac
+    total=$((total + $(awk '$1 == "Pss:" {print $2}' "/proc/$process/smaps_rollup" 2>/dev/null || echo 0)))
+  done
+  kill -KILL "${processes[@]}" 2>/dev/null || true
+  wait "$pid" 2>/dev/null || true
+  if [ $total = 0 ]; then
+    printf 'memory of %s could not be read\n' "$variant" >&2
+    return
+  fi
+  printf '%s=%s\n' "$variant" "$total" >>"$rounds/pss"
+}
+
+fact() { printf '%s=%s\n' "$1" "$(head -n 1 <<<"$2")" >>"$rounds/facts"; }
+
+gather_facts() {
+  local name
+  fact kernel "$(uname -srm)"
+  fact processor "$(awk -F': ' '/^model name/ {print $2; exit}' /proc/cpuinfo) × $(nproc)"
+  fact memory "$(awk '/^MemTotal/ {print int($2 / 1024) " MiB"}' /proc/meminfo)"
+  fact load "$(cut -d ' ' -f 1-3 /proc/loadavg)"
+  fact commit "$(git -c safe.directory="$root" -C "$root" describe --always --dirty --abbrev=12 2>/dev/null || echo none)"
+  fact user "$("${as[@]}" id -un)"
+  fact rounds "$runs"
+  fact bailey "$("$binary" --version)"
+  for name in bwrap hyperfine python3 node git rg; do
+    fact "$name" "$("${as[@]}" "$name" --version 2>/dev/null || echo 'not installed')"
+  done
+}
+
+main() {
+  prepare
+  bwrap=$(program bwrap) || bwrap=''
+  : >"$rounds/pss"
+  gather_facts
+  local round
+  for ((round = 0; round <= runs; round++)); do
+    [ ! -t 2 ] || printf '\rround %d of %d' "$round" "$runs" >&2
+    measure "$round" 10-true true
+    measure "$round" 20-python3 python3 '-c pass'
+    measure "$round" 30-node node "-e ''"
+    measure "$round" 40-git-status git 'status --porcelain'
+    measure "$round" 50-rg rg '--no-config -c needle .'
+    # A thousand starts are a sample of a thousand: every fifth round is enough.
+    [ $((round % 5)) != 1 ] || measure "$round" 60-fork+exec-x1000 sh spawn.sh
+  done
+  [ ! -t 2 ] || printf '\r' >&2
+  pss bailey "$binary" --
+  [ -z "$bwrap" ] || pss bwrap "$bwrap" --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp
+  (cd "$root" && go run ./internal/bench/interleave "$rounds" "$output")
+}
+
+main

@@ -1,0 +1,236 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// check reports what is wrong with a string, by the name in a field's check
+// tag. A field without one holds text.
+func check(kind, s string) error {
+	if err := checkText(s); err != nil {
+		return err
+	}
+	switch kind {
+	case "":
+		return nil
+	case "path":
+		return checkPath(s)
+	case "domain":
+		return checkDomain(s)
+	case "host":
+		if strings.HasPrefix(s, "@") {
+			return errors.New("groups are for network.allowedDomains")
+		}
+		return checkDomain(s)
+	case "port":
+		_, err := parsePorts(s)
+		return err
+	case "cidr":
+		_, err := parseCIDR(s)
+		return err
+	case "device":
+		if err := checkPath(s); err != nil {
+			return err
+		}
+		if !strings.HasPrefix(path.Clean(s), "/dev/") {
+			return errors.New("a device node is a path below /dev")
+		}
+		return nil
+	case "name":
+		return checkName(s)
+	case "names":
+		if s == "*" {
+			return nil
+		}
+		return checkName(strings.TrimSuffix(s, "*"))
+	case "proxy":
+		return checkProxy(s)
+	}
+	panic("policy: unknown check " + kind)
+}
+
+// checkText refuses what no string of a policy has a use for, except the
+// values in env.set.
+func checkText(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return errors.New("empty string")
+	}
+	for _, r := range s {
+		switch {
+		case r == 0:
+			return errors.New("NUL byte in string")
+		case r == '\n' || r == '\r':
+			return errors.New("newline in string")
+		case unicode.IsControl(r):
+			return fmt.Errorf("control character %U in string", r)
+		}
+	}
+	return nil
+}
+
+func checkPath(s string) error {
+	switch {
+	case strings.HasPrefix(s, "~") && s != "~" && !strings.HasPrefix(s, "~/"):
+		return errors.New("only ~/ is known, the home directory of whoever runs the command")
+	case strings.HasPrefix(s, "$"):
+		return errors.New("variables are not expanded in paths; write ~/ for the home directory, or ./ before a name that starts with $")
+	case !doublestar.ValidatePattern(s):
+		return errors.New(`bad pattern: unbalanced [ ] or { }, or a \ at the end; write \[ for a bracket in a name`)
+	}
+	return nil
+}
+
+func checkName(s string) error {
+	if s == "" {
+		return errors.New("empty variable name")
+	}
+	for i, r := range s {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return fmt.Errorf("bad variable name: %q is not allowed there", r)
+		}
+	}
+	return nil
+}
+
+func checkProxy(s string) error {
+	scheme, rest, ok := strings.Cut(s, "://")
+	known := scheme == "http" || scheme == "https" || scheme == "socks5"
+	if !ok || !known || rest == "" || strings.ContainsAny(rest, " /?#") {
+		return errors.New("a proxy is written as http://host:port, https://host:port or socks5://host:port")
+	}
+	return nil
+}
+
+// domainGroups stand for hosts that are looked up in the tools' own
+// configuration on the user's machine.
+var domainGroups = []string{"@npm", "@pip", "@go", "@cargo", "@apt", "@git-remotes"}
+
+func checkDomain(s string) error {
+	if s == "*" {
+		return nil
+	}
+	if s[0] == '@' {
+		for _, g := range domainGroups {
+			if s == g {
+				return nil
+			}
+		}
+		hint := didYouMean(s, domainGroups)
+		if hint == "" {
+			hint = "known are " + strings.Join(domainGroups, ", ")
+		}
+		return fmt.Errorf("unknown group; %s", hint)
+	}
+	if _, ok := hostAddr(s); ok {
+		return nil
+	}
+	return checkHostName(strings.TrimPrefix(s, "*."))
+}
+
+func checkHostName(s string) error {
+	switch {
+	case strings.Contains(s, "://"):
+		return errors.New("a host is written without a scheme")
+	case strings.Contains(s, "/"):
+		return errors.New("a host is written without a path; ranges of addresses belong in network.allowedCIDRs, paths in network.rules")
+	case strings.ContainsAny(s, " \t"):
+		return errors.New("space in host")
+	case strings.Contains(s, "*"):
+		return errors.New(`"*" is only allowed alone, or as the whole first label: *.example.com`)
+	case strings.Contains(s, ":"):
+		return errors.New("a host is written without a port; ports belong in network.rules")
+	case strings.Contains(s, "@"):
+		return errors.New("a host is written without a user")
+	case len(s) > 253:
+		return errors.New("host is longer than 253 characters")
+	}
+	labels := strings.Split(s, ".")
+	for _, l := range labels {
+		if err := checkLabel(l); err != nil {
+			return err
+		}
+	}
+	// Resolvers read 127.1, 0x7f.1 and 2130706433 as addresses. None of them
+	// is a name that could ever match one.
+	last := strings.ToLower(labels[len(labels)-1])
+	if _, err := strconv.ParseUint(last, 0, 64); err == nil || strings.Trim(last, "0123456789") == "" {
+		return errors.New("neither a name nor a full address such as 192.0.2.1")
+	}
+	return nil
+}
+
+func checkLabel(l string) error {
+	if l == "" {
+		return errors.New("empty label in host: a dot too many")
+	}
+	if len(l) > 63 {
+		return errors.New("label in host is longer than 63 characters")
+	}
+	for _, r := range l {
+		switch {
+		case r >= utf8.RuneSelf:
+			return errors.New("hosts are matched in their ASCII form; write the xn-- form of the name")
+		case r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z'):
+			return fmt.Errorf("%q is not allowed in a host", r)
+		}
+	}
+	return nil
+}
+
+// ports is a range, both ends included.
+type ports struct{ from, to int }
+
+func (p ports) String() string {
+	switch {
+	case p == ports{1, 65535}:
+		return "*"
+	case p.from == p.to:
+		return strconv.Itoa(p.from)
+	}
+	return fmt.Sprintf("%d-%d", p.from, p.to)
+}
+
+func parsePorts(s string) (ports, error) {
+	if s == "*" {
+		return ports{1, 65535}, nil
+	}
+	first, last, ranged := strings.Cut(s, "-")
+	if !ranged {
+		last = first
+	}
+	from, err1 := parseDigits(first)
+	to, err2 := parseDigits(last)
+	if err1 != nil || err2 != nil || from < 1 || to > 65535 || from > to {
+		return ports{}, errors.New(`want a port from 1 to 65535, a range such as "8000-8100", or "*"`)
+	}
+	return ports{int(from), int(to)}, nil
+}
+
+// parseCIDR reads a range of addresses, or a single one.
+func parseCIDR(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.Zone() != "" {
+			return p, errors.New("want a range of addresses such as 10.0.0.0/8 or fd00::/8")
+		}
+		p = netip.PrefixFrom(a, a.BitLen())
+	}
+	if p.Addr().Is4In6() {
+		return p, errors.New("write an IPv4 range in its IPv4 form")
+	}
+	if p != p.Masked() {
+		return p, fmt.Errorf("address has bits beyond the range; write %v", p.Masked())
+	}
+	return p, nil
+}

@@ -11,6 +11,8 @@ import (
 // copied into the program that image makes.
 func initCode()
 
+var _ = initCode
+
 func initCodeAddr() unsafe.Pointer
 
 // Where the program is loaded, and where in it things stand. The assembler
@@ -87,7 +89,7 @@ func image(p initParams) []byte {
 
 // initBytes returns the code of process 1, up to its end mark.
 func initBytes() []byte {
-	const most = 4096                                                   // the text segment goes on for longer than this
+	const most = 4096 // the text segment goes on for longer than this
 	text := unsafe.Slice((*byte)(initCodeAddr()), most)
 	for i := 0; i+len(codeEnd) <= most; i++ {
 		if string(text[i:i+len(codeEnd)]) == codeEnd {

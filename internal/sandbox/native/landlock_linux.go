@@ -113,6 +113,9 @@ func (l *launcher) allow(set cell, rule *pathAttr) {
 
 func rightsOf(r *spec.LandlockRule) uint64 {
 	var access uint64
+	if r.List {
+		access |= unix.LANDLOCK_ACCESS_FS_READ_DIR
+	}
 	if r.Read {
 		access |= rightsRead
 	}

@@ -18,7 +18,7 @@ import (
 const (
 	fdStatus   = 3 // pipe to the launcher; the only one process 1 keeps
 	fdInit     = 4 // the program of process 1
-	fdGo       = 5 // eventfd: the launcher has done its next part
+	fdGo       = 5 // pipe: a byte when the launcher has done its next part
 	fdTerminal = 6 // socket over which the terminal goes out
 	fdOld      = 7 // root directory of the host
 	fdScratch  = 8 // directory in memory that private directories are taken from
@@ -51,6 +51,7 @@ type builder struct {
 // prelude makes the namespaces and leaves the host's root directory.
 func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) (umask cell) {
 	b.mark("clone")
+	b.mortal()
 	umask = b.descriptors(in)
 	b.namespaces()
 	if network == spec.NetworkNone {
@@ -61,7 +62,7 @@ func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) 
 	b.stage()
 	b.mark("stage")
 	b.begin(WallInit, "wait for the spec", "", "")
-	b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(8)), num(8))
+	b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(1)), num(1))
 	return umask
 }
 
@@ -102,26 +103,32 @@ func (l *launcher) build(umask cell) {
 	l.exec()
 }
 
+// mortal ties the child to the launcher's thread. Should that have died before,
+// the child finds the other end of its pipe closed where it waits for the Spec.
+func (b *builder) mortal() {
+	b.begin(WallInit, "die with the launcher", "", "")
+	b.call(unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), num(0), num(0), num(0))
+}
+
 // descriptors moves the streams and the launcher's pipe to their numbers and
 // closes all others. Sources are moved up first, so that no target overwrites
 // a source that is still needed.
 func (b *builder) descriptors(in inherited) (umask cell) {
 	b.begin(WallInit, "arrange descriptors", "", "")
-	sources := []int{in.stdio[0], in.stdio[1], in.stdio[2], in.status, in.init, in.proceed, in.terminal}
-	high := make([]cell, len(sources))
+	if in.terminal < 0 {
+		in.terminal = in.status // any: the number must be taken by something of ours
+	}
+	sources := [...]int{in.stdio[0], in.stdio[1], in.stdio[2], in.status, in.init, in.proceed, in.terminal}
+	var high [len(sources)]cell
 	for i, fd := range sources {
-		if fd >= 0 {
-			high[i] = b.result(b.call(unix.SYS_FCNTL, num(fd), num(unix.F_DUPFD), num(fdFirst)))
-		}
+		high[i] = b.result(b.call(unix.SYS_FCNTL, num(fd), num(unix.F_DUPFD), num(fdFirst)))
 	}
 	for i, c := range high {
-		switch {
-		case c == nil:
-		case i > fdStatus:
-			b.call(unix.SYS_DUP3, from(c), num(i), num(unix.O_CLOEXEC))
-		default:
-			b.call(unix.SYS_DUP3, from(c), num(i), num(0))
+		flags := unix.O_CLOEXEC
+		if i <= fdStatus {
+			flags = 0
 		}
+		b.call(unix.SYS_DUP3, from(c), num(i), num(flags))
 	}
 	b.call(unix.SYS_CLOSE_RANGE, num(fdOld), num(uint32(1<<32-1)), num(0))
 	// Directories below get exactly the mode asked for; the command's own mask
@@ -166,7 +173,7 @@ func (b *builder) network() {
 func (b *builder) identity(id spec.Identity) {
 	if id.Full {
 		b.begin(WallUser, "wait for the id maps", "", "")
-		b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(8)), num(8))
+		b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(1)), num(1))
 		return
 	}
 	uid, gid := strconv.Itoa(id.UID), strconv.Itoa(id.GID)
@@ -287,8 +294,7 @@ func (l *launcher) proc(target string) {
 }
 
 // bind shows a path of the host. It is opened without following any symbolic
-// link, and so is the place it goes to, so that neither can be exchanged
-// between the decision and now.
+// link, so that it cannot be exchanged between the decision and now.
 func (l *launcher) bind(m *spec.Mount) {
 	l.begin(WallMount, "bind", m.Source, m.Target)
 	if m.File {
@@ -296,11 +302,17 @@ func (l *launcher) bind(m *spec.Mount) {
 	} else {
 		l.ensureDir(m.Target)
 	}
-	src := l.open(fdOld, m.Source)
-	tree := l.clone(from(src), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	var tree cell
+	if path.Dir(m.Source) == "/" || m.Devices {
+		// Nobody who could be meant to be kept out can put a link there.
+		tree = l.clone(num(fdOld), m.Source[1:], unix.AT_RECURSIVE)
+	} else {
+		src := l.open(fdOld, m.Source)
+		tree = l.clone(from(src), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+		l.call(unix.SYS_CLOSE, from(src))
+	}
 	l.setattr(from(tree), unix.AT_RECURSIVE, attrsOf(m))
 	l.attach(tree, m.Target)
-	l.call(unix.SYS_CLOSE, from(src))
 	l.shown = append(l.shown, shownMount{m.Target, false})
 }
 
@@ -488,7 +500,9 @@ func (l *launcher) exec() {
 	l.call(unix.SYS_EXECVEAT, num(fdInit), l.str(""), l.vector(l.spec.Argv), l.vector(l.spec.Env), num(unix.AT_EMPTY_PATH))
 }
 
-// open opens a path below a directory without following any symbolic link.
+// open opens a path below a directory without following any symbolic link. A
+// link at its end is opened itself: a protected link is mounted on itself, and
+// then cannot be replaced.
 func (l *launcher) open(dir int, name string) cell {
 	fd := (*uintptr)(l.alloc(8))
 	l.openInto(fd, dir, name)
@@ -503,7 +517,7 @@ func (l *launcher) openInto(fd *uintptr, dir int, name string) {
 		name = "."
 	}
 	how := (*unix.OpenHow)(l.alloc(unix.SizeofOpenHow))
-	how.Flags = unix.O_PATH | unix.O_CLOEXEC
+	how.Flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	how.Resolve = unix.RESOLVE_NO_SYMLINKS
 	l.call(unix.SYS_OPENAT2, num(dir), l.str(name), l.ptr(unsafe.Pointer(how)), num(unix.SizeofOpenHow)).out = uintptr(unsafe.Pointer(fd))
 }
@@ -513,12 +527,18 @@ func (l *launcher) clone(dir arg, name string, flags int) cell {
 	return l.result(l.call(unix.SYS_OPEN_TREE, dir, l.str(name), num(flags|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)))
 }
 
-// attach puts a detached mount at a path of the new root.
+// attach puts a detached mount at a path of the new root. In what the host
+// shows the path is opened without following links first; in the directories
+// made here there are none but our own.
 func (l *launcher) attach(tree cell, target string) {
-	at := l.open(unix.AT_FDCWD, target)
-	l.call(unix.SYS_MOVE_MOUNT, from(tree), l.str(""), from(at), l.str(""),
-		num(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
-	l.call(unix.SYS_CLOSE, from(at))
+	if l.fresh(target) {
+		l.call(unix.SYS_MOVE_MOUNT, from(tree), l.str(""), num(unix.AT_FDCWD), l.str(target), num(unix.MOVE_MOUNT_F_EMPTY_PATH))
+	} else {
+		at := l.open(unix.AT_FDCWD, target)
+		l.call(unix.SYS_MOVE_MOUNT, from(tree), l.str(""), from(at), l.str(""),
+			num(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+		l.call(unix.SYS_CLOSE, from(at))
+	}
 	l.call(unix.SYS_CLOSE, from(tree))
 }
 

@@ -46,6 +46,9 @@ type State struct {
 	Killed bool
 }
 
+// Stopped reports whether the command was only stopped, and may go on.
+func (s State) Stopped() bool { return !s.Killed && s.Wait.Stopped() }
+
 // What process 1 sends besides wait statuses.
 const (
 	msgExecFailed = 0x10000
@@ -112,6 +115,10 @@ func begin(o Options, id spec.Identity, network spec.Network) (*Embryo, error) {
 		}
 		if err != nil {
 			e.Abandon()
+			// A child that had failed by then is the cause.
+			if cause := e.prelude.failed(e.fail); cause != nil {
+				err = cause
+			}
 			return nil, err
 		}
 	}
@@ -146,6 +153,9 @@ func (e *Embryo) Abandon() {
 	e.pipes.close()
 	e.proc.status = -1
 	e.proc.reap()
+	if e.proc.Terminal != nil {
+		_ = e.proc.Terminal.Close()
+	}
 }
 
 // Start is like the function Start, from where Begin left off.
@@ -165,7 +175,7 @@ func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
 		return nil, err
 	}
 	e.pipes.closeChild()
-	closeAll(&e.pipes.terminal)
+	closeAll(&e.pipes.release, &e.pipes.terminal)
 	return e.proc, nil
 }
 
@@ -230,25 +240,37 @@ func (e *Embryo) run(l *launcher) error {
 // Wait blocks until the command stops or ends and tells how. After an end
 // nothing of the sandbox is left.
 func (p *Process) Wait() State {
+	st := p.Peek()
+	if st.Stopped() {
+		return st
+	}
+	return p.Finish(st)
+}
+
+// Peek is the first half of Wait: it blocks like it, but after an end process 1
+// is not reaped yet, so signals to it cannot meet a stranger. Finish must
+// follow.
+func (p *Process) Peek() State {
 	for {
 		msg, ok := p.read()
 		if !ok {
-			p.trace.Mark("command")
-			killed := p.reap()
-			p.trace.Mark("teardown")
-			return State{Wait: killed, Killed: true}
+			return State{Killed: true}
 		}
-		ws := unix.WaitStatus(msg)
-		if ws.Continued() {
-			continue
+		if ws := unix.WaitStatus(msg); !ws.Continued() {
+			return State{Wait: ws}
 		}
-		if !ws.Stopped() {
-			p.trace.Mark("command")
-			p.reap()
-			p.trace.Mark("teardown")
-		}
-		return State{Wait: ws}
 	}
+}
+
+// Finish is the second half of Wait, after an end.
+func (p *Process) Finish(st State) State {
+	p.trace.Mark("command")
+	ws := p.reap()
+	p.trace.Mark("teardown")
+	if st.Killed {
+		st.Wait = ws
+	}
+	return st
 }
 
 // Signal passes a signal on to the command. HUP, INT, QUIT, TSTP, CONT and
@@ -289,11 +311,12 @@ func (p *Process) reap() unix.WaitStatus {
 type pipes struct {
 	in       inherited
 	status   int // our end
+	release  int // our end; when we are gone the child reads an end of file there, and ends
 	terminal int // our end, or -1
 }
 
 func openPipes(o Options) (*pipes, error) {
-	p := &pipes{in: inherited{status: -1, init: -1, proceed: -1, terminal: -1}, status: -1, terminal: -1}
+	p := &pipes{in: inherited{status: -1, init: -1, proceed: -1, terminal: -1}, status: -1, release: -1, terminal: -1}
 	for i, f := range o.Streams {
 		p.in.stdio[i] = int(f.Fd())
 	}
@@ -302,10 +325,10 @@ func openPipes(o Options) (*pipes, error) {
 		return p, os.NewSyscallError("pipe2", err)
 	}
 	p.status, p.in.status = fds[0], fds[1]
-	var err error
-	if p.in.proceed, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_SEMAPHORE); err != nil {
-		return p, os.NewSyscallError("eventfd", err)
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return p, os.NewSyscallError("pipe2", err)
 	}
+	p.in.proceed, p.release = fds[0], fds[1]
 	if o.Terminal != nil {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -313,15 +336,14 @@ func openPipes(o Options) (*pipes, error) {
 		}
 		p.terminal, p.in.terminal = fds[0], fds[1]
 	}
+	var err error
 	p.in.init, err = initFile()
 	return p, err
 }
 
 // proceed lets the child past its next wait.
 func (p *pipes) proceed() error {
-	one := [8]byte{}
-	binary.NativeEndian.PutUint64(one[:], 1)
-	if _, err := unix.Write(p.in.proceed, one[:]); err != nil {
+	if _, err := unix.Write(p.release, []byte{1}); err != nil {
 		return &LaunchError{Step: "let the child go on", Errno: errnoOf(err), Wall: WallInit}
 	}
 	return nil
@@ -333,7 +355,7 @@ func (p *pipes) closeChild() { closeAll(&p.in.status, &p.in.init, &p.in.terminal
 // close closes everything, after a failure.
 func (p *pipes) close() {
 	p.closeChild()
-	closeAll(&p.status, &p.terminal)
+	closeAll(&p.status, &p.release, &p.terminal)
 }
 
 func closeAll(fds ...*int) {

@@ -1,0 +1,190 @@
+// Package sandbox is the life of a sandbox as every face of Bailey uses it:
+// find the policy, compile it for a command, run that command behind the walls.
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// Config says where a Manager finds its policy. The zero value searches as the
+// command does, from the working directory.
+type Config struct {
+	// Dir is where commands run; the caller's working directory if empty.
+	Dir string
+	// Settings and Preset name a policy; at most one is set.
+	Settings, Preset string
+	// Policy, if not empty, is the policy as text, as in a file, and nothing is
+	// searched; further texts only take away.
+	Policy []string
+	// Overrides are merged last.
+	Overrides policy.Policy
+	// Environ is what the environment allow-list chooses from; the caller's
+	// environment if nil.
+	Environ []string
+}
+
+// Manager holds a policy that is ready to be applied to commands. Its methods
+// may be called from several goroutines once Initialize has returned.
+type Manager struct {
+	config Config
+	facts  *host.Facts
+	loaded *policy.Loaded
+}
+
+// New returns a Manager that is not initialised yet.
+func New(c Config) *Manager { return &Manager{config: c} }
+
+// Initialize finds and reads the policy and looks at the machine. It starts
+// nothing.
+func (m *Manager) Initialize() error {
+	if named(m.config.Settings != "", m.config.Preset != "", len(m.config.Policy) > 0) > 1 {
+		return errors.New("only one of settings, preset and policy can be given")
+	}
+	facts, err := host.New()
+	if err != nil {
+		return err
+	}
+	caller := &facts.Caller
+	if m.config.Dir != "" {
+		if caller.Dir, err = realDir(m.config.Dir); err != nil {
+			return err
+		}
+	}
+	if m.config.Environ != nil {
+		caller.Environ = m.config.Environ
+	}
+	loaded, err := m.load(caller)
+	if err != nil {
+		return err
+	}
+	caller.OwnDirs = OwnDirs(caller.Home)
+	caller.PolicyFiles = loaded.Files
+	caller.Root = loaded.Root
+	m.facts, m.loaded = facts, loaded
+	return nil
+}
+
+func named(given ...bool) (n int) {
+	for _, g := range given {
+		if g {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *Manager) load(caller *spec.Host) (*policy.Loaded, error) {
+	o := policy.Options{
+		Dir: caller.Dir, Home: caller.Home,
+		ConfigHome: ConfigHome(caller.Home), StateHome: StateHome(caller.Home),
+		Settings: m.config.Settings, Preset: m.config.Preset, Overrides: m.config.Overrides,
+	}
+	if len(m.config.Policy) > 0 {
+		return policy.Inline(o, "policy", m.config.Policy...)
+	}
+	return policy.Load(o)
+}
+
+// Loaded is the policy and where it came from.
+func (m *Manager) Loaded() *policy.Loaded { return m.loaded }
+
+// Dir is where commands run.
+func (m *Manager) Dir() string { return m.facts.Caller.Dir }
+
+// Compile decides what the policy means for one command.
+func (m *Manager) Compile(argv []string) (*spec.Spec, error) {
+	if m.loaded == nil {
+		return nil, errors.New("the manager is not initialised")
+	}
+	if len(argv) == 0 || argv[0] == "" {
+		return nil, errors.New("no command")
+	}
+	for _, a := range argv {
+		if strings.IndexByte(a, 0) >= 0 {
+			return nil, fmt.Errorf("argument %q holds a NUL byte", a)
+		}
+	}
+	return spec.Compile(m.loaded.Policy, m.facts, spec.Command{Argv: argv})
+}
+
+// Wrap returns an argv that runs a command under this Manager's policy: any
+// process of the same user can run it, from any directory. Program is the
+// bailey executable.
+func (m *Manager) Wrap(program string, argv []string) ([]string, error) {
+	if _, err := m.Compile(argv); err != nil {
+		return nil, err
+	}
+	p := m.loaded.Policy
+	p.Extends = policy.StringList{"none"} // it is whole already
+	out := []string{program, "--dir", m.Dir(), "--policy", string(policy.Marshal(p, ""))}
+	for _, b := range p.Bounds {
+		bound := p
+		bound.Filesystem = b
+		out = append(out, "--policy", string(policy.Marshal(bound, "")))
+	}
+	return append(append(out, "--"), argv...), nil
+}
+
+// Quote joins an argv to a line that a POSIX shell splits back into it.
+func Quote(argv []string) string {
+	var b strings.Builder
+	for i, a := range argv {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if a != "" && strings.IndexFunc(a, needsQuote) < 0 {
+			b.WriteString(a)
+			continue
+		}
+		b.WriteString("'" + strings.ReplaceAll(a, "'", `'\''`) + "'")
+	}
+	return b.String()
+}
+
+func needsQuote(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_./:=@%+,", r)
+}
+
+// ConfigHome is where the user's own policy lives.
+func ConfigHome(home string) string { return baseDir("XDG_CONFIG_HOME", home, ".config") }
+
+// StateHome is where the trust store lives.
+func StateHome(home string) string { return baseDir("XDG_STATE_HOME", home, ".local/state") }
+
+// OwnDirs are the directories whose content decides what later runs may do.
+func OwnDirs(home string) []string {
+	return []string{filepath.Join(ConfigHome(home), "bailey"), filepath.Join(StateHome(home), "bailey")}
+}
+
+// baseDir follows the XDG rules: a relative value counts as unset.
+func baseDir(name, home, fallback string) string {
+	if dir := os.Getenv(name); filepath.IsAbs(dir) {
+		return filepath.Clean(dir)
+	}
+	return filepath.Join(home, fallback)
+}
+
+func realDir(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(real); err != nil {
+		return "", err
+	} else if !info.IsDir() {
+		return "", fmt.Errorf("%s is not a directory", dir)
+	}
+	return real, nil
+}

@@ -1,8 +1,6 @@
 package policy
 
-import "reflect"
-
-var yes = true
+import "slices"
 
 // defaultPolicy is laid out by the compiler, so that a start without any policy
 // file pays nothing for it. It has no patterns, and each entry costs one look
@@ -10,8 +8,7 @@ var yes = true
 // does not work without it, or because it holds a secret inside such a path.
 var defaultPolicy = Policy{
 	Filesystem: Filesystem{
-		DefaultDenyRead: &yes,
-		AllowWrite:      []string{"."},
+		AllowWrite: []string{"."},
 		AllowRead: []string{
 			"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 			"/etc", "/opt", "/nix", "/snap", "/home/linuxbrew", "/run/current-system",
@@ -29,10 +26,10 @@ var defaultPolicy = Policy{
 			"~/.nvm", "~/.fnm", "~/.local/share/fnm", "~/.volta", "~/.local/share/pnpm", "~/.bun", "~/.deno",
 			"~/.pyenv", "~/.local/share/uv", "~/.local/share/pipx", "~/.local/pipx",
 			"~/.conda", "~/miniconda3", "~/anaconda3", "~/miniforge3",
-			"~/.rbenv", "~/.rustup", "~/.sdkman", "~/.jenv", "~/.ghcup",
+			"~/go", "~/.rbenv", "~/.rustup", "~/.sdkman", "~/.jenv", "~/.ghcup",
 		},
 		PrivateWrite: []string{
-			"~/go", "~/.cache/go-build",
+			"~/.cache/go-build",
 			"~/.cargo",
 			"~/.npm", "~/.cache/node", "~/.cache/yarn", "~/.cache/pnpm",
 			"~/.cache/pip", "~/.cache/uv",
@@ -63,5 +60,13 @@ var defaultPolicy = Policy{
 // be written, system directories and tool chains can be read, and the network
 // is closed.
 func Default() Policy {
-	return clone(reflect.ValueOf(defaultPolicy)).Interface().(Policy)
+	// By hand rather than by reflection: every start comes through here.
+	p := defaultPolicy
+	fs := &p.Filesystem
+	deny := true
+	fs.DefaultDenyRead = &deny
+	for _, list := range []*[]string{&fs.AllowRead, &fs.DenyRead, &fs.AllowWrite, &fs.PrivateWrite} {
+		*list = slices.Clone(*list)
+	}
+	return p
 }

@@ -47,5 +47,5 @@ func (l *loader) inline(name, text string) ([]Link, Policy, error) {
 	if err != nil {
 		return nil, Policy{}, err
 	}
-	return chain, Merge(folded, l.Overrides), idle(folded, l.Overrides, "command line")
+	return chain, l.override(folded), idle(folded, l.Overrides, "command line")
 }

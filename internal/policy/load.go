@@ -366,6 +366,9 @@ func (w *walk) fold() ([]Link, Policy, error) {
 // idle refuses an entry that takes back what nobody granted: most likely it is
 // misspelled, and what it meant to take back is still granted.
 func idle(base, child Policy, name string) error {
+	if reflect.ValueOf(child).IsZero() {
+		return nil
+	}
 	for _, r := range idleRemovals(base, child) {
 		pos, ok := child.Origins[Origin{r.key, "!" + r.entry}]
 		if !ok {

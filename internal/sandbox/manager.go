@@ -164,10 +164,15 @@ func OwnDirs(home string) []string {
 	return []string{filepath.Join(ConfigHome(home), "bailey"), filepath.Join(StateHome(home), "bailey")}
 }
 
-// baseDir follows the XDG rules: a relative value counts as unset.
+// baseDir follows the XDG rules: a relative value counts as unset. Without a
+// home directory there is nothing of the user's own: a relative path would take
+// it from the project.
 func baseDir(name, home, fallback string) string {
 	if dir := os.Getenv(name); filepath.IsAbs(dir) {
 		return filepath.Clean(dir)
+	}
+	if home == "" {
+		home = "/nonexistent"
 	}
 	return filepath.Join(home, fallback)
 }

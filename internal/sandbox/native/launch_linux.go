@@ -46,36 +46,14 @@ type builder struct {
 	*plan
 	trace *trace.Log
 	marks []mark
+	tree
 }
 
-// prelude makes the namespaces and leaves the host's root directory.
-func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) (umask cell) {
-	b.mark("clone")
-	b.mortal()
-	umask = b.descriptors(in)
-	b.namespaces()
-	if network == spec.NetworkNone {
-		b.network()
-	}
-	b.mark("namespaces")
-	b.identity(id)
-	b.stage()
-	b.mark("stage")
-	b.begin(WallInit, "wait for the spec", "", "")
-	b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(1)), num(1))
-	return umask
-}
-
-// launcher builds the plan for one Spec.
-type launcher struct {
-	builder
-	spec    *spec.Spec
-	tty     *Terminal
-	abi     int
-	streams [3]uint64       // landlock rights on the streams' own files
-	made    map[string]bool // directories that exist in the new root
-	shown   []shownMount    // mounts so far, to find what covers a path
-	serial  int             // names for scratch directories
+// tree is the new root directory as far as it is built.
+type tree struct {
+	made   map[string]bool // directories and files that exist in it
+	shown  []shownMount    // mounts so far, to find what covers a path
+	serial int             // names for scratch directories
 }
 
 // shownMount is a mount that stands, and whether its content can be added to.
@@ -84,10 +62,39 @@ type shownMount struct {
 	fresh  bool
 }
 
+// prelude makes the namespaces, leaves the host's root directory, and starts
+// the new one with what every sandbox has.
+func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) (umask cell) {
+	b.mark("clone")
+	umask = b.descriptors(in)
+	b.namespaces()
+	if network == spec.NetworkNone {
+		b.network()
+	}
+	b.mark("namespaces")
+	b.identity(id)
+	b.stage()
+	b.root()
+	b.proc()
+	b.dev()
+	b.mark("root, proc, dev")
+	b.begin(WallInit, "wait for the spec", "", "")
+	b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(8)), num(8))
+	return umask
+}
+
+// launcher builds the rest of the plan, for one Spec.
+type launcher struct {
+	builder
+	spec    *spec.Spec
+	tty     *Terminal
+	abi     int
+	streams [3]uint64 // landlock rights on the streams' own files
+}
+
 // build adds every step after the prelude, in order.
 func (l *launcher) build(umask cell) {
 	l.mark("wait for spec")
-	l.root()
 	l.mounts()
 	l.mark("mounts")
 	l.terminal()
@@ -101,13 +108,6 @@ func (l *launcher) build(umask cell) {
 	l.filter()
 	l.mark("seccomp")
 	l.exec()
-}
-
-// mortal ties the child to the launcher's thread. Should that have died before,
-// the child finds the other end of its pipe closed where it waits for the Spec.
-func (b *builder) mortal() {
-	b.begin(WallInit, "die with the launcher", "", "")
-	b.call(unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), num(0), num(0), num(0))
 }
 
 // descriptors moves the streams and the launcher's pipe to their numbers and
@@ -220,143 +220,24 @@ func (b *builder) openDir(name string) {
 
 // root enters the new root directory. The stage and the host's root stay
 // attached underneath, out of reach of every path, until leaveHost.
-func (l *launcher) root() {
-	var tree cell
-	if m := l.wholeRoot(); m != nil {
-		l.begin(WallMount, "bind", m.Source, "/")
-		tree = l.clone(num(fdOld), ".", unix.AT_RECURSIVE)
-		l.setattr(from(tree), unix.AT_RECURSIVE, attrsOf(m))
-		l.shown = append(l.shown, shownMount{"/", false})
-	} else {
-		l.begin(WallMount, "make the new root", "", "")
-		tree = l.clone(num(unix.AT_FDCWD), "/root", 0)
-		l.shown = append(l.shown, shownMount{"/", true})
-	}
-	l.attach(tree, "/root")
-	l.call(unix.SYS_CHDIR, l.str("/root"))
-	l.call(unix.SYS_PIVOT_ROOT, l.str("."), l.str("."))
+func (b *builder) root() {
+	b.begin(WallMount, "make the new root", "", "")
+	b.shown = append(b.shown, shownMount{"/", true})
+	b.attach(b.clone(num(unix.AT_FDCWD), "/root", 0), "/root")
+	b.call(unix.SYS_CHDIR, b.str("/root"))
+	b.call(unix.SYS_PIVOT_ROOT, b.str("."), b.str("."))
 }
 
-// wholeRoot returns the mount that shows the host's whole tree, if the policy
-// leaves reads open.
-func (l *launcher) wholeRoot() *spec.Mount {
-	if len(l.spec.Mounts) > 0 && l.spec.Mounts[0].Kind == spec.Bind && l.spec.Mounts[0].Target == "/" {
-		return &l.spec.Mounts[0]
-	}
-	return nil
-}
-
-// mounts makes everything the Spec lists. /proc comes first: the overlays name
-// their directories through it, and the kernel only lets it be mounted while
-// the host's own is still in the namespace.
-func (l *launcher) mounts() {
-	for i := range l.spec.Mounts {
-		if m := &l.spec.Mounts[i]; m.Kind == spec.Proc {
-			l.proc(m.Target)
-		}
-	}
-	for i := range l.spec.Mounts {
-		m := &l.spec.Mounts[i]
-		switch m.Kind {
-		case spec.Dir:
-			l.directory(m.Target, modeOf(m))
-		case spec.Symlink:
-			l.symlink(m.Source, m.Target)
-		case spec.Tmpfs:
-			l.private(m.Target, modeOf(m))
-		case spec.Bind:
-			if m.Target != "/" {
-				l.bind(m)
-			}
-		case spec.Private:
-			l.overlay(m)
-		case spec.Hide:
-			l.hide(m)
-		case spec.Dev:
-			l.dev(m.Target)
-		}
-	}
-	if l.wholeRoot() == nil {
-		l.begin(WallMount, "make read-only", "/", "")
-		l.setattrPath("/", unix.MOUNT_ATTR_RDONLY)
-	}
-}
-
-// proc mounts a fresh /proc for the new pid namespace, read-only: as root the
-// kernel would otherwise let the owner of its files write to /proc/sys and
+// proc mounts a fresh /proc for the new pid namespace, which the kernel allows
+// only while the host's own is still in the namespace. It is read-only: as root
+// the kernel would otherwise let the owner of its files write to /proc/sys and
 // /proc/sysrq-trigger without any capability.
-func (l *launcher) proc(target string) {
-	l.begin(WallProc, "mount proc", "", target)
-	l.ensureDir(target)
-	l.call(unix.SYS_MOUNT, l.str("proc"), l.str(target), l.str("proc"),
+func (b *builder) proc() {
+	b.begin(WallProc, "mount proc", "", "/proc")
+	b.ensureDir("/proc")
+	b.call(unix.SYS_MOUNT, b.str("proc"), b.str("/proc"), b.str("proc"),
 		num(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY), num(0))
-	l.shown = append(l.shown, shownMount{target, false})
-}
-
-// bind shows a path of the host. It is opened without following any symbolic
-// link, so that it cannot be exchanged between the decision and now.
-func (l *launcher) bind(m *spec.Mount) {
-	l.begin(WallMount, "bind", m.Source, m.Target)
-	if m.File {
-		l.ensureFile(m.Target)
-	} else {
-		l.ensureDir(m.Target)
-	}
-	var tree cell
-	if path.Dir(m.Source) == "/" || m.Devices {
-		// Nobody who could be meant to be kept out can put a link there.
-		tree = l.clone(num(fdOld), m.Source[1:], unix.AT_RECURSIVE)
-	} else {
-		src := l.open(fdOld, m.Source)
-		tree = l.clone(from(src), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
-		l.call(unix.SYS_CLOSE, from(src))
-	}
-	l.setattr(from(tree), unix.AT_RECURSIVE, attrsOf(m))
-	l.attach(tree, m.Target)
-	l.shown = append(l.shown, shownMount{m.Target, false})
-}
-
-// private gives the target a writable directory of its own, taken from the
-// memory file system that all private directories share.
-func (l *launcher) private(target string, mode uint32) {
-	l.begin(WallMount, "make private", target, "")
-	l.ensureDir(target)
-	name := l.scratch(mode)
-	l.attach(l.clone(num(fdScratch), name, 0), target)
-	l.shown = append(l.shown, shownMount{target, true})
-}
-
-// overlay shows a directory of the host whose changes stay in memory.
-func (l *launcher) overlay(m *spec.Mount) {
-	l.begin(WallPrivate, "overlay", m.Source, m.Target)
-	l.ensureDir(m.Target)
-	upper, work := l.scratch(0o755), l.scratch(0o755)
-	lower := l.open(fdOld, m.Source) // the lowest free number: fdSpare
-	const fds = "/proc/self/fd/"
-	scratch := fds + strconv.Itoa(fdScratch) + "/"
-	// Named through descriptors, the paths need no quoting and follow no link.
-	l.call(unix.SYS_MOUNT, l.str("overlay"), l.str(m.Target), l.str("overlay"), num(unix.MS_NOSUID|unix.MS_NODEV),
-		l.str("lowerdir="+fds+strconv.Itoa(fdSpare)+",upperdir="+scratch+upper+",workdir="+scratch+work+",userxattr"))
-	l.call(unix.SYS_CLOSE, from(lower))
-	l.shown = append(l.shown, shownMount{m.Target, false})
-}
-
-// hide covers a path with an empty file or directory that nobody may open.
-func (l *launcher) hide(m *spec.Mount) {
-	l.begin(WallMount, "hide", m.Target, "")
-	name := "hidden-" + m.Source
-	if !l.made[name] {
-		if m.Source == "dir" {
-			l.call(unix.SYS_MKDIRAT, num(fdScratch), l.str(name), num(0))
-		} else {
-			l.call(unix.SYS_MKNODAT, num(fdScratch), l.str(name), num(unix.S_IFREG), num(0))
-		}
-		l.made[name] = true
-	}
-	tree := l.clone(num(fdScratch), name, 0)
-	l.setattr(from(tree), 0, unix.MOUNT_ATTR_RDONLY)
-	l.attach(tree, m.Target)
-	l.shown = append(l.shown, shownMount{m.Target, false})
+	b.shown = append(b.shown, shownMount{"/proc", false})
 }
 
 // devices every program may expect. All are harmless and the same for every
@@ -372,23 +253,114 @@ var deviceLinks = [...][2]string{
 }
 
 // dev makes a minimal /dev with pseudo-terminals and shared memory of its own.
-func (l *launcher) dev(target string) {
-	l.private(target, 0o755)
+// It is made read-only with the root directory, of which it is a part.
+func (b *builder) dev() {
 	for _, name := range devices {
-		l.bind(&spec.Mount{Kind: spec.Bind, Source: "/dev/" + name, Target: target + "/" + name, File: true, Write: true, Devices: true})
+		b.bind(&spec.Mount{Kind: spec.Bind, Source: "/dev/" + name, Target: "/dev/" + name, File: true, Write: true, Devices: true})
 	}
 	for _, link := range deviceLinks {
-		l.symlink(link[0], target+"/"+link[1])
+		b.symlink(link[0], "/dev/"+link[1])
 	}
-	l.begin(WallMount, "mount devpts", "", target+"/pts")
-	l.ensureDir(target + "/pts")
+	b.begin(WallMount, "mount devpts", "", "/dev/pts")
+	b.ensureDir("/dev/pts")
 	// No gid=5: the group tty has no number in the namespace of a user.
-	l.call(unix.SYS_MOUNT, l.str("devpts"), l.str(target+"/pts"), l.str("devpts"),
-		num(unix.MS_NOSUID|unix.MS_NOEXEC), l.str("newinstance,ptmxmode=0666,mode=0620"))
-	l.shown = append(l.shown, shownMount{target + "/pts", false})
-	l.private(target+"/shm", 0o1777)
-	l.begin(WallMount, "make read-only", target, "")
-	l.setattrPath(target, unix.MOUNT_ATTR_RDONLY)
+	b.call(unix.SYS_MOUNT, b.str("devpts"), b.str("/dev/pts"), b.str("devpts"),
+		num(unix.MS_NOSUID|unix.MS_NOEXEC), b.str("newinstance,ptmxmode=0666,mode=0620"))
+	b.shown = append(b.shown, shownMount{"/dev/pts", false})
+	b.private("/dev/shm", 0o1777)
+}
+
+// mounts makes everything the Spec lists.
+func (l *launcher) mounts() {
+	for i := range l.spec.Mounts {
+		m := &l.spec.Mounts[i]
+		switch m.Kind {
+		case spec.Proc, spec.Dev: // stand already
+		case spec.Dir:
+			l.directory(m.Target, modeOf(m))
+		case spec.Symlink:
+			l.symlink(m.Source, m.Target)
+		case spec.Tmpfs:
+			l.private(m.Target, modeOf(m))
+		case spec.Bind:
+			l.bind(m)
+		case spec.Private:
+			l.overlay(m)
+		case spec.Hide:
+			l.hide(m)
+		}
+	}
+	l.begin(WallMount, "make read-only", "/", "")
+	l.setattrPath("/", unix.MOUNT_ATTR_RDONLY)
+}
+
+// bind shows a path of the host. It is opened without following any symbolic
+// link, so that it cannot be exchanged between the decision and now.
+func (b *builder) bind(m *spec.Mount) {
+	b.begin(WallMount, "bind", m.Source, m.Target)
+	if m.File {
+		b.ensureFile(m.Target)
+	} else {
+		b.ensureDir(m.Target)
+	}
+	var tree cell
+	if path.Dir(m.Source) == "/" || m.Devices {
+		// Nobody who could be meant to be kept out can put a link there.
+		tree = b.clone(num(fdOld), m.Source[1:], unix.AT_RECURSIVE)
+	} else {
+		src := b.open(fdOld, m.Source)
+		tree = b.clone(from(src), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+		b.call(unix.SYS_CLOSE, from(src))
+	}
+	b.setattr(from(tree), unix.AT_RECURSIVE, attrsOf(m))
+	b.attach(tree, m.Target)
+	b.shown = append(b.shown, shownMount{m.Target, false})
+}
+
+// private gives the target a writable directory of its own, taken from the
+// memory file system that all private directories share.
+func (b *builder) private(target string, mode uint32) {
+	b.begin(WallMount, "make private", target, "")
+	b.ensureDir(target)
+	name := b.scratch(mode)
+	b.attach(b.clone(num(fdScratch), name, 0), target)
+	b.shown = append(b.shown, shownMount{target, true})
+}
+
+// overlay shows a directory of the host whose changes stay in memory.
+func (b *builder) overlay(m *spec.Mount) {
+	b.begin(WallPrivate, "overlay", m.Source, m.Target)
+	b.ensureDir(m.Target)
+	upper, work := b.scratch(0o755), b.scratch(0o755)
+	lower := b.open(fdOld, m.Source) // the lowest free number: fdSpare
+	const fds = "/proc/self/fd/"
+	scratch := fds + strconv.Itoa(fdScratch) + "/"
+	// Named through descriptors, the paths need no quoting and follow no link.
+	b.call(unix.SYS_MOUNT, b.str("overlay"), b.str(m.Target), b.str("overlay"), num(unix.MS_NOSUID|unix.MS_NODEV),
+		b.str("lowerdir="+fds+strconv.Itoa(fdSpare)+",upperdir="+scratch+upper+",workdir="+scratch+work+",userxattr"))
+	b.call(unix.SYS_CLOSE, from(lower))
+	b.shown = append(b.shown, shownMount{m.Target, false})
+}
+
+// hide covers a path with an empty file or directory that nobody may open. The
+// first of each kind is made read-only where it lies, and its copies are too.
+func (b *builder) hide(m *spec.Mount) {
+	b.begin(WallMount, "hide", m.Target, "")
+	name := "hidden-" + m.Source
+	if !b.made[name] {
+		b.made[name] = true
+		if m.Source == "dir" {
+			b.call(unix.SYS_MKDIRAT, num(fdScratch), b.str(name), num(0))
+		} else {
+			b.call(unix.SYS_MKNODAT, num(fdScratch), b.str(name), num(unix.S_IFREG), num(0))
+		}
+		first := b.clone(num(fdScratch), name, 0)
+		b.setattr(from(first), 0, unix.MOUNT_ATTR_RDONLY)
+		b.call(unix.SYS_MOVE_MOUNT, from(first), b.str(""), num(fdScratch), b.str(name), num(unix.MOVE_MOUNT_F_EMPTY_PATH))
+		b.call(unix.SYS_CLOSE, from(first))
+	}
+	b.attach(b.clone(num(fdScratch), name, 0), m.Target)
+	b.shown = append(b.shown, shownMount{m.Target, false})
 }
 
 // terminal opens a pseudo-terminal in the sandbox's own /dev/pts, gives its
@@ -503,60 +475,60 @@ func (l *launcher) exec() {
 // open opens a path below a directory without following any symbolic link. A
 // link at its end is opened itself: a protected link is mounted on itself, and
 // then cannot be replaced.
-func (l *launcher) open(dir int, name string) cell {
-	fd := (*uintptr)(l.alloc(8))
-	l.openInto(fd, dir, name)
+func (b *builder) open(dir int, name string) cell {
+	fd := (*uintptr)(b.alloc(8))
+	b.openInto(fd, dir, name)
 	return fd
 }
 
-func (l *launcher) openInto(fd *uintptr, dir int, name string) {
+func (b *builder) openInto(fd *uintptr, dir int, name string) {
 	if dir == fdOld {
 		name = strings.TrimPrefix(name, "/")
 	}
 	if name == "" {
 		name = "."
 	}
-	how := (*unix.OpenHow)(l.alloc(unix.SizeofOpenHow))
+	how := (*unix.OpenHow)(b.alloc(unix.SizeofOpenHow))
 	how.Flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	how.Resolve = unix.RESOLVE_NO_SYMLINKS
-	l.call(unix.SYS_OPENAT2, num(dir), l.str(name), l.ptr(unsafe.Pointer(how)), num(unix.SizeofOpenHow)).out = uintptr(unsafe.Pointer(fd))
+	b.call(unix.SYS_OPENAT2, num(dir), b.str(name), b.ptr(unsafe.Pointer(how)), num(unix.SizeofOpenHow)).out = uintptr(unsafe.Pointer(fd))
 }
 
 // clone returns a detached copy of the mount at a path.
-func (l *launcher) clone(dir arg, name string, flags int) cell {
-	return l.result(l.call(unix.SYS_OPEN_TREE, dir, l.str(name), num(flags|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)))
+func (b *builder) clone(dir arg, name string, flags int) cell {
+	return b.result(b.call(unix.SYS_OPEN_TREE, dir, b.str(name), num(flags|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)))
 }
 
 // attach puts a detached mount at a path of the new root. In what the host
 // shows the path is opened without following links first; in the directories
 // made here there are none but our own.
-func (l *launcher) attach(tree cell, target string) {
-	if l.fresh(target) {
-		l.call(unix.SYS_MOVE_MOUNT, from(tree), l.str(""), num(unix.AT_FDCWD), l.str(target), num(unix.MOVE_MOUNT_F_EMPTY_PATH))
+func (b *builder) attach(tree cell, target string) {
+	if b.fresh(target) {
+		b.call(unix.SYS_MOVE_MOUNT, from(tree), b.str(""), num(unix.AT_FDCWD), b.str(target), num(unix.MOVE_MOUNT_F_EMPTY_PATH))
 	} else {
-		at := l.open(unix.AT_FDCWD, target)
-		l.call(unix.SYS_MOVE_MOUNT, from(tree), l.str(""), from(at), l.str(""),
+		at := b.open(unix.AT_FDCWD, target)
+		b.call(unix.SYS_MOVE_MOUNT, from(tree), b.str(""), from(at), b.str(""),
 			num(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
-		l.call(unix.SYS_CLOSE, from(at))
+		b.call(unix.SYS_CLOSE, from(at))
 	}
-	l.call(unix.SYS_CLOSE, from(tree))
+	b.call(unix.SYS_CLOSE, from(tree))
 }
 
 // setattr sets flags of a detached mount.
-func (l *launcher) setattr(tree arg, flags int, set uint64) {
-	l.setattrAt(tree, "", flags|unix.AT_EMPTY_PATH, set)
+func (b *builder) setattr(tree arg, flags int, set uint64) {
+	b.setattrAt(tree, "", flags|unix.AT_EMPTY_PATH, set)
 }
 
 // setattrPath sets flags of the mount at a path, and of nothing below it.
-func (l *launcher) setattrPath(target string, set uint64) {
-	l.setattrAt(num(unix.AT_FDCWD), target, 0, set)
+func (b *builder) setattrPath(target string, set uint64) {
+	b.setattrAt(num(unix.AT_FDCWD), target, 0, set)
 }
 
-func (l *launcher) setattrAt(dir arg, name string, flags int, set uint64) {
+func (b *builder) setattrAt(dir arg, name string, flags int, set uint64) {
 	const size = int(unsafe.Sizeof(unix.MountAttr{}))
-	attr := (*unix.MountAttr)(l.alloc(size))
+	attr := (*unix.MountAttr)(b.alloc(size))
 	attr.Attr_set = set
-	l.call(unix.SYS_MOUNT_SETATTR, dir, l.str(name), num(flags), l.ptr(unsafe.Pointer(attr)), num(size))
+	b.call(unix.SYS_MOUNT_SETATTR, dir, b.str(name), num(flags), b.ptr(unsafe.Pointer(attr)), num(size))
 }
 
 func attrsOf(m *spec.Mount) uint64 {
@@ -571,52 +543,52 @@ func attrsOf(m *spec.Mount) uint64 {
 }
 
 // scratch makes a new directory in the shared memory file system.
-func (l *launcher) scratch(mode uint32) string {
-	l.serial++
-	name := strconv.Itoa(l.serial)
-	l.call(unix.SYS_MKDIRAT, num(fdScratch), l.str(name), num(mode))
+func (b *builder) scratch(mode uint32) string {
+	b.serial++
+	name := strconv.Itoa(b.serial)
+	b.call(unix.SYS_MKDIRAT, num(fdScratch), b.str(name), num(mode))
 	return name
 }
 
-func (l *launcher) symlink(text, target string) {
-	l.begin(WallMount, "link", text, target)
-	l.ensureDir(path.Dir(target))
-	l.call(unix.SYS_SYMLINKAT, l.str(text), num(unix.AT_FDCWD), l.str(target))
+func (b *builder) symlink(text, target string) {
+	b.begin(WallMount, "link", text, target)
+	b.ensureDir(path.Dir(target))
+	b.call(unix.SYS_SYMLINKAT, b.str(text), num(unix.AT_FDCWD), b.str(target))
 }
 
-func (l *launcher) directory(target string, mode uint32) {
-	l.begin(WallMount, "make directory", target, "")
-	l.ensureDir(path.Dir(target))
-	if l.fresh(target) && !l.made[target] {
-		l.made[target] = true
-		l.call(unix.SYS_MKDIRAT, num(unix.AT_FDCWD), l.str(target), num(mode))
+func (b *builder) directory(target string, mode uint32) {
+	b.begin(WallMount, "make directory", target, "")
+	b.ensureDir(path.Dir(target))
+	if b.fresh(target) && !b.made[target] {
+		b.made[target] = true
+		b.call(unix.SYS_MKDIRAT, num(unix.AT_FDCWD), b.str(target), num(mode))
 	}
 }
 
 // ensureDir makes a directory and its parents where the new root is ours to
 // fill. Below a grant of the host everything needed exists already.
-func (l *launcher) ensureDir(target string) {
-	if target == "/" || l.made[target] || !l.fresh(target) {
+func (b *builder) ensureDir(target string) {
+	if target == "/" || b.made[target] || !b.fresh(target) {
 		return
 	}
-	l.ensureDir(path.Dir(target))
-	l.made[target] = true
-	l.call(unix.SYS_MKDIRAT, num(unix.AT_FDCWD), l.str(target), num(0o755))
+	b.ensureDir(path.Dir(target))
+	b.made[target] = true
+	b.call(unix.SYS_MKDIRAT, num(unix.AT_FDCWD), b.str(target), num(0o755))
 }
 
-func (l *launcher) ensureFile(target string) {
-	l.ensureDir(path.Dir(target))
-	if l.fresh(target) && !l.made[target] {
-		l.made[target] = true
-		l.call(unix.SYS_MKNODAT, num(unix.AT_FDCWD), l.str(target), num(unix.S_IFREG|0o444), num(0))
+func (b *builder) ensureFile(target string) {
+	b.ensureDir(path.Dir(target))
+	if b.fresh(target) && !b.made[target] {
+		b.made[target] = true
+		b.call(unix.SYS_MKNODAT, num(unix.AT_FDCWD), b.str(target), num(unix.S_IFREG|0o444), num(0))
 	}
 }
 
 // fresh reports whether the directory that holds target is one of ours. The
 // last mount that covers it decides.
-func (l *launcher) fresh(target string) bool {
-	for i := len(l.shown) - 1; i >= 0; i-- {
-		if m := l.shown[i]; target == m.target || m.target == "/" || strings.HasPrefix(target, m.target) && target[len(m.target)] == '/' {
+func (t *tree) fresh(target string) bool {
+	for i := len(t.shown) - 1; i >= 0; i-- {
+		if m := t.shown[i]; target == m.target || m.target == "/" || strings.HasPrefix(target, m.target) && target[len(m.target)] == '/' {
 			return m.fresh && target != m.target
 		}
 	}

@@ -100,7 +100,7 @@ func begin(o Options, id spec.Identity, network spec.Network) (*Embryo, error) {
 	e := &Embryo{
 		o: o, id: id, network: network, pipes: p, fail: new(failure), jump: new([2]uintptr),
 		proc:    &Process{pidfd: -1, status: p.status, trace: o.Trace},
-		prelude: builder{plan: newPlan(96), trace: o.Trace},
+		prelude: builder{plan: newPlan(192), trace: o.Trace, tree: tree{made: make(map[string]bool, 64)}},
 	}
 	e.umask = e.prelude.prelude(p.in, id, network)
 	e.prelude.call(goOn, from(&e.jump[0]), from(&e.jump[1]))
@@ -192,8 +192,8 @@ func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
 		}
 	}
 	l := &launcher{
-		builder: builder{plan: newPlan(640), trace: e.o.Trace},
-		spec:    s, tty: e.o.Terminal, abi: abi, made: make(map[string]bool, 64),
+		builder: builder{plan: newPlan(512), trace: e.o.Trace, tree: e.prelude.tree},
+		spec:    s, tty: e.o.Terminal, abi: abi,
 	}
 	for i, f := range e.o.Streams {
 		access, err := streamRights(int(f.Fd()))

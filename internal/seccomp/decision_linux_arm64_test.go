@@ -1,0 +1,6 @@
+package seccomp
+
+var (
+	archRefusedByName map[string]uint32
+	archSamples       []sample
+)

@@ -1,0 +1,221 @@
+package spec
+
+import (
+	"path"
+	"strings"
+)
+
+// A path is only as safe as its other names. Two kinds are looked for: hard
+// links, which the file counts itself, and bind mounts, which the mount table
+// lists.
+
+// maxLinkChecks bounds how many files inside protected directories are looked
+// at for other names.
+const maxLinkChecks = 1024
+
+// checkHardLinks refuses a protected or denied file that has another name which
+// may be within reach.
+func (c *compiler) checkHardLinks() {
+	writable := c.writableDevices()
+	left := maxLinkChecks
+	for _, q := range c.protected {
+		if q.info.Type == TypeDirectory {
+			c.checkLinksBelow(q.path, q.name, writable, &left)
+			continue
+		}
+		c.checkHardLink(q.path, q.name, q.info, writable)
+	}
+	for _, l := range c.layers {
+		for i := range l.rules {
+			r := &l.rules[i]
+			// Another name of what cannot be read cannot be read either.
+			if r.kind == denyWrite || r.kind == denyRead && !c.unreadable(r.path, r.info) {
+				c.checkHardLink(r.path, r.reason(), r.info, writable)
+			}
+		}
+	}
+	if left < 0 {
+		c.warn("protected directories hold too many files to check all of them for hard links")
+	}
+}
+
+func (c *compiler) checkHardLink(p, name string, info FileInfo, writable []uint64) {
+	if info.Type != TypeRegular || info.Nlink < 2 {
+		return
+	}
+	onDevice := false
+	for _, dev := range writable {
+		onDevice = onDevice || dev == info.Dev
+	}
+	if !onDevice && c.granted(path.Dir(p)) != AccessWrite {
+		return
+	}
+	c.refuse("protected path", p, "has another hard link, through which the sandbox may reach it ("+name+")",
+		"give it a copy of its own: cp -p "+p+" "+p+".new && mv "+p+".new "+p)
+}
+
+// checkLinksBelow looks at the files in a protected directory.
+func (c *compiler) checkLinksBelow(dir, name string, writable []uint64, left *int) {
+	names, err := c.facts.ReadDir(dir, max(*left, 0))
+	if err != nil {
+		*left = -1
+		return
+	}
+	for _, n := range names {
+		// Git ships these; it never runs them.
+		if strings.HasSuffix(n, ".sample") {
+			continue
+		}
+		if *left--; *left < 0 {
+			return
+		}
+		p := join(dir, n)
+		info, ok := c.facts.lstat(p)
+		if !ok {
+			continue
+		}
+		if info.Type == TypeDirectory {
+			c.checkLinksBelow(p, name, writable, left)
+			continue
+		}
+		c.checkHardLink(p, name, info, writable)
+	}
+}
+
+// writableDevices lists the file systems that writable grants are on.
+func (c *compiler) writableDevices() []uint64 {
+	var out []uint64
+	for i := range c.layers[0].rules {
+		r := &c.layers[0].rules[i]
+		if r.kind == allowWrite && c.granted(r.path) == AccessWrite {
+			out = append(out, r.info.Dev)
+		}
+	}
+	return out
+}
+
+// view is a directory that can be seen inside, with where it really is: a path
+// in a file system.
+type view struct {
+	target string
+	dev    string
+	root   string
+}
+
+// checkAliases refuses a mount table that shows something denied or protected
+// under a second name with more access.
+func (c *compiler) checkAliases() {
+	restricted := c.restricted()
+	if len(restricted) == 0 {
+		return
+	}
+	table, err := c.facts.Mounts()
+	if err != nil {
+		c.refuse("mount table", "", err.Error(), "mount /proc")
+		return
+	}
+	if !hasTwins(table) {
+		return
+	}
+	views := c.views(table)
+	for _, p := range restricted {
+		r, ok := locate(table, p)
+		if !ok {
+			continue
+		}
+		for _, v := range views {
+			c.checkAlias(p, r, v)
+		}
+	}
+}
+
+// hasTwins says whether any part of a file system is mounted twice, which few
+// machines have.
+func hasTwins(table []MountPoint) bool {
+	for i := range table {
+		for j := range table[:i] {
+			a, b := &table[i], &table[j]
+			if a.Dev == b.Dev && (covers(a.Root, b.Root) || covers(b.Root, a.Root)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// restricted lists paths with less access than the mount around them gives.
+func (c *compiler) restricted() []string {
+	var out []string
+	for _, q := range c.protected {
+		out = append(out, q.path)
+	}
+	for _, l := range c.layers {
+		for i := range l.rules {
+			if l.rules[i].kind.denies() {
+				out = append(out, l.rules[i].path)
+			}
+		}
+	}
+	return out
+}
+
+// views lists what the sandbox shows of the host: each bind, and each mount of
+// the host below one, which comes along.
+func (c *compiler) views(table []MountPoint) []view {
+	var out []view
+	for i := range c.spec.Mounts {
+		m := &c.spec.Mounts[i]
+		if !m.showsHost() || m.Devices {
+			continue
+		}
+		if v, ok := locate(table, m.Target); ok {
+			out = append(out, v)
+		}
+	}
+	for _, t := range table {
+		if a, m := c.spec.Access(t.Target); m.showsHost() && a != AccessNone && m.Target != t.Target {
+			out = append(out, view{t.Target, t.Dev, t.Root})
+		}
+	}
+	return out
+}
+
+// locate says where a path really is. The last mount that covers it counts,
+// since later ones lie over earlier ones.
+func locate(table []MountPoint, p string) (view, bool) {
+	best := -1
+	for i, t := range table {
+		if covers(t.Target, p) && (best < 0 || len(t.Target) >= len(table[best].Target)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return view{}, false
+	}
+	t := table[best]
+	rest := strings.TrimPrefix(p[len(t.Target):], "/")
+	return view{p, t.Dev, path.Join(t.Root, rest)}, true
+}
+
+// checkAlias compares the access of a restricted path with that of the name a
+// view gives it.
+func (c *compiler) checkAlias(p string, r, v view) {
+	if r.dev != v.dev {
+		return
+	}
+	var alias string
+	switch {
+	case covers(v.root, r.root): // the view holds it
+		alias = path.Join(v.target, strings.TrimPrefix(r.root, v.root))
+	case covers(r.root, v.root): // it holds the view
+		alias = v.target
+	default:
+		return
+	}
+	if covers(p, alias) {
+		return
+	}
+	if shown, m := c.spec.Access(alias); m.showsHost() && shown > c.access(p) {
+		c.refuse("protected path", p, "is also visible as "+alias+", where the sandbox has more access", "unmount that, or deny it too")
+	}
+}

@@ -1,0 +1,222 @@
+package spec
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// defaultPath is PATH where the caller has none.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// searchPath sets PATH inside and the files tried as the command's program. An
+// empty or relative entry would mean whatever directory the command happens to
+// be in, so it is left out.
+func (c *compiler) searchPath() {
+	value, ok := c.policy.Env.Set["PATH"]
+	if !ok {
+		value = c.variable("PATH")
+	}
+	for dir := range strings.SplitSeq(value, ":") {
+		if strings.HasPrefix(dir, "/") && strings.IndexByte(dir, 0) < 0 {
+			c.search = append(c.search, dir)
+		}
+	}
+	if len(c.search) == 0 {
+		c.search = strings.Split(defaultPath, ":")
+	}
+	c.spec.Argv = c.command.Argv
+	if len(c.command.Argv) == 0 {
+		return
+	}
+	name := c.command.Argv[0]
+	if strings.Contains(name, "/") {
+		c.spec.Exec = []string{name}
+		return
+	}
+	for _, dir := range c.search {
+		c.spec.Exec = append(c.spec.Exec, strings.TrimRight(dir, "/")+"/"+name)
+	}
+}
+
+// variable returns a variable of the caller. The last of several counts, as for
+// getenv in most shells' children.
+func (c *compiler) variable(name string) string {
+	for _, v := range slices.Backward(c.host.Environ) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// environment builds the whole environment of the command.
+func (c *compiler) environment() {
+	c.checkEnvRules()
+	env := make(map[string]string, len(c.host.Environ)+8)
+	for _, v := range c.host.Environ {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" || strings.IndexByte(v, 0) >= 0 {
+			continue
+		}
+		switch c.judge(name, value) {
+		case entersAs:
+			env[name] = value
+		case looksSecret:
+			delete(env, name)
+			if !slices.Contains(c.spec.DroppedEnv, name) {
+				c.spec.DroppedEnv = append(c.spec.DroppedEnv, name)
+			}
+		}
+	}
+	c.identify(env)
+	for name, value := range c.policy.Env.Set {
+		env[name] = value
+	}
+	env["PATH"] = strings.Join(c.search, ":")
+	env["PWD"] = c.spec.Dir
+	env["BAILEY"] = "1"
+	c.spec.Env = make([]string, 0, len(env))
+	for name, value := range env {
+		c.spec.Env = append(c.spec.Env, name+"="+value)
+	}
+	slices.Sort(c.spec.Env)
+	slices.Sort(c.spec.DroppedEnv)
+}
+
+// identify sets what every program expects to know about its user and places.
+func (c *compiler) identify(env map[string]string) {
+	if c.host.Home != "" {
+		env["HOME"] = c.host.Home
+	}
+	env["TMPDIR"] = "/tmp"
+	user := env["USER"]
+	if user == "" {
+		user = env["LOGNAME"]
+	}
+	if user == "" && c.host.UID == 0 {
+		user = "root"
+	}
+	if user == "" {
+		user = strconv.Itoa(c.host.UID)
+	}
+	for _, v := range [][2]string{{"USER", user}, {"LOGNAME", user}, {"SHELL", "/bin/sh"}} {
+		if env[v[0]] == "" && !matchesAny(c.policy.Env.Deny, v[0]) {
+			env[v[0]] = v[1]
+		}
+	}
+}
+
+type verdict uint8
+
+const (
+	staysOut verdict = iota
+	entersAs
+	looksSecret
+)
+
+// judge decides about one variable of the caller. Deny wins over everything;
+// an exact name in allow wins over the secret filters, a pattern does not.
+func (c *compiler) judge(name, value string) verdict {
+	e := &c.policy.Env
+	switch {
+	case neverEnters(name) || matchesAny(e.Deny, name):
+		return staysOut
+	case slices.Contains(e.Allow, name):
+		return entersAs
+	case !isUsual(name) && !matchesAny(e.Allow, name):
+		return staysOut
+	case isSecretName(name) || SecretShape(value) != "":
+		return looksSecret
+	}
+	return entersAs
+}
+
+// checkEnvRules refuses entries that could have no effect, or a wrong one.
+func (c *compiler) checkEnvRules() {
+	for _, name := range c.policy.Env.Allow {
+		c.refuseIf(neverEnters(name), "env.allow", name, "makes programs load or run something as they start, and never enters",
+			"if that is meant, give it a value in env.set")
+	}
+	names := make([]string, 0, len(c.policy.Env.Set))
+	for name := range c.policy.Env.Set {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		c.refuseIf(name == "" || strings.ContainsAny(name, "=\x00"), "env.set", name, "is not a variable's name", "")
+		c.refuseIf(strings.IndexByte(c.policy.Env.Set[name], 0) >= 0, "env.set", name, "the value holds a NUL byte", "")
+	}
+}
+
+// matchesAny matches a name against exact names and names that end in *.
+func matchesAny(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if prefix, ok := strings.CutSuffix(p, "*"); ok && strings.HasPrefix(name, prefix) || p == name {
+			return true
+		}
+	}
+	return false
+}
+
+// neverEnters lists variables of the caller that make shells and the dynamic
+// linker start something, or change what a script means.
+func neverEnters(name string) bool {
+	switch name {
+	case "BASH_ENV", "BASHOPTS", "CDPATH", "ENV", "GLOBIGNORE", "IFS", "LD_AUDIT", "LD_PRELOAD", "PROMPT_COMMAND", "PS4", "SHELLOPTS":
+		return true
+	}
+	return strings.HasPrefix(name, "BASH_FUNC_") || strings.HasPrefix(name, "BAILEY")
+}
+
+// isUsual says whether the built-in list lets a variable in.
+func isUsual(name string) bool {
+	if _, ok := slices.BinarySearch(usualNames, name); ok {
+		return true
+	}
+	for _, prefix := range usualPrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return strings.HasPrefix(name, "XDG_") && strings.HasSuffix(name, "_HOME")
+}
+
+// usualNames is sorted. docs/environment.md lists it for people, and a test
+// compares the two.
+var usualNames = []string{
+	"AR", "ARCH", "AS",
+	"CC", "CFLAGS", "CGO_CFLAGS", "CGO_CPPFLAGS", "CGO_CXXFLAGS", "CGO_ENABLED", "CGO_LDFLAGS", "CI", "CLICOLOR", "CLICOLOR_FORCE",
+	"COLORFGBG", "COLORTERM", "COLUMNS", "CPATH", "CPP", "CPPFLAGS", "CURL_CA_BUNDLE", "CXX", "CXXFLAGS",
+	"C_INCLUDE_PATH",
+	"DEBIAN_FRONTEND", "DOTNET_ROOT",
+	"EDITOR",
+	"FC", "FFLAGS", "FORCE_COLOR",
+	"GCC_COLORS", "GIT_EDITOR", "GIT_PAGER", "GIT_SSL_CAINFO", "GIT_TERMINAL_PROMPT",
+	"GO111MODULE", "GO386", "GOAMD64", "GOARCH", "GOARM", "GOARM64", "GOBIN", "GOCACHE", "GOCOVERDIR", "GODEBUG", "GOENV",
+	"GOEXPERIMENT", "GOFIPS140", "GOFLAGS", "GOGC", "GOINSECURE", "GOMAXPROCS", "GOMEMLIMIT", "GOMODCACHE", "GONOPROXY", "GONOSUMDB",
+	"GOOS", "GOPATH", "GOPRIVATE", "GOPROXY", "GOROOT", "GOSUMDB", "GOTOOLCHAIN", "GOTRACEBACK", "GOVCS", "GOWASM", "GOWORK",
+	"GREP_COLORS",
+	"HOME", "HOSTTYPE",
+	"INFOPATH",
+	"JAVA_HOME",
+	"LANG", "LANGUAGE", "LD", "LDFLAGS", "LD_LIBRARY_PATH", "LIBRARY_PATH", "LINES", "LOGNAME", "LS_COLORS",
+	"MAKEFLAGS", "MANPAGER", "MANPATH", "MORE",
+	"NM", "NO_COLOR",
+	"OBJCOPY", "OPAMROOT",
+	"PAGER", "PATH", "PYTHONUNBUFFERED",
+	"RANLIB", "REQUESTS_CA_BUNDLE",
+	"SHELL", "SHLVL", "SOURCE_DATE_EPOCH", "SSL_CERT_DIR", "SSL_CERT_FILE", "STRIP",
+	"TERM", "TERMINFO", "TERMINFO_DIRS", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TZ", "TZDIR",
+	"USER",
+	"VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "VISUAL",
+	"XDG_CONFIG_DIRS", "XDG_DATA_DIRS",
+}
+
+// usualPrefixes let in families of variables; docs/environment.md lists them
+// too.
+var usualPrefixes = []string{
+	"ASDF_", "BUNDLE_", "BUN_", "CARGO_", "CMAKE_", "CONDA_", "DENO_", "FNM_", "GEM_", "GIT_AUTHOR_", "GIT_COMMITTER_", "GRADLE_",
+	"HOMEBREW_", "JDK_", "LC_", "LESS", "MAVEN_", "MISE_", "NIX_", "NODE_", "NPM_CONFIG_", "NVM_", "PIP_", "PKG_CONFIG_", "PNPM_",
+	"POETRY_", "PYENV_", "PYTHON", "RBENV_", "RUBY", "RUST", "SDKMAN_", "UV_", "VOLTA_", "YARN_", "npm_config_",
+}

@@ -1,0 +1,106 @@
+package spec
+
+import (
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Explain writes a Spec for people: what the command sees, grouped by what it
+// can do with it. Values of variables are left out.
+func Explain(w io.Writer, s *Spec) error {
+	var b strings.Builder
+	section := func(title string, rows [][2]string) {
+		if len(rows) == 0 {
+			return
+		}
+		b.WriteString(title + "\n")
+		width := 0
+		for _, r := range rows {
+			if r[1] != "" {
+				width = max(width, len(r[0]))
+			}
+		}
+		for _, r := range rows {
+			b.WriteString("  " + r[0])
+			if r[1] != "" {
+				b.WriteString(strings.Repeat(" ", width-len(r[0])+2) + r[1])
+			}
+			b.WriteByte('\n')
+		}
+		b.WriteByte('\n')
+	}
+	section("command", commandRows(s))
+	section("can be written", mountRows(s, func(m *Mount) bool { return m.Kind == Bind && m.Write && m.Why != "pin" }))
+	section("can be written, and is forgotten afterwards", mountRows(s, func(m *Mount) bool { return m.Kind == Private || m.Kind == Tmpfs }))
+	section("can be read", mountRows(s, func(m *Mount) bool { return m.Kind == Bind && !m.Write && !isProtection(m) }))
+	section("is protected from writing", mountRows(s, isProtection))
+	section("is hidden", mountRows(s, func(m *Mount) bool { return m.Kind == Hide }))
+	section("network", [][2]string{{networkText(s.Network), ""}})
+	section("environment", envRows(s))
+	section("limits", limitRows(s))
+	rows := make([][2]string, len(s.Warnings))
+	for i, text := range s.Warnings {
+		rows[i][0] = text
+	}
+	section("warnings", rows)
+	_, err := io.WriteString(w, strings.TrimSuffix(b.String(), "\n"))
+	return err
+}
+
+func commandRows(s *Spec) [][2]string {
+	quoted := make([]string, len(s.Argv))
+	for i, a := range s.Argv {
+		quoted[i] = printable(a)
+		if a == "" || strings.ContainsAny(a, " \t'\"") {
+			quoted[i] = strconv.Quote(a)
+		}
+	}
+	user := "user " + strconv.Itoa(s.Identity.UID) + ", group " + strconv.Itoa(s.Identity.GID)
+	return [][2]string{{"run", strings.Join(quoted, " ")}, {"in", printable(s.Dir)}, {"as", user}}
+}
+
+func mountRows(s *Spec, want func(*Mount) bool) [][2]string {
+	var rows [][2]string
+	for i := range s.Mounts {
+		if m := &s.Mounts[i]; want(m) {
+			rows = append(rows, [2]string{printable(m.Target), printable(m.Why)})
+		}
+	}
+	return rows
+}
+
+func isProtection(m *Mount) bool { return m.Kind == Bind && strings.HasPrefix(m.Why, "protected ") }
+
+func networkText(n Network) string {
+	if n == NetworkHost {
+		return "the host's, without any limit"
+	}
+	return "closed"
+}
+
+func envRows(s *Spec) [][2]string {
+	names := make([]string, len(s.Env))
+	for i, v := range s.Env {
+		name, _, _ := strings.Cut(v, "=")
+		names[i] = printable(name)
+	}
+	rows := [][2]string{{"enters", strings.Join(names, " ")}}
+	if len(s.DroppedEnv) > 0 {
+		rows = append(rows, [2]string{"kept out", printable(strings.Join(s.DroppedEnv, " ")) + " (looks like a secret)"})
+	}
+	return rows
+}
+
+func limitRows(s *Spec) [][2]string {
+	var rows [][2]string
+	for _, r := range s.Rlimits {
+		if r.Name != "core" {
+			rows = append(rows, [2]string{r.Name, strconv.FormatUint(r.Value, 10)})
+		}
+	}
+	if s.TimeoutMillis > 0 {
+		rows = append(rows, [2]string{"timeout", strconv.FormatFloat(float64(s.TimeoutMillis)/1000, 'f', -1, 64) + " s"})
+	}
+	return rows
+}

@@ -1,0 +1,311 @@
+package spec
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// grantGitDirs gives the project its git directory where .git is a file that
+// points to it: a linked worktree, or a submodule. The pointer is believed only
+// if what it points to points back. The sandbox can write a .git file, and must
+// not gain by it in the next run; it cannot write what lies at the other end.
+func (c *compiler) grantGitDirs() {
+	file := join(c.project, ".git")
+	info, ok := c.facts.lstat(file)
+	if !ok || info.Type != TypeRegular || c.granted(c.project) == AccessNone {
+		return
+	}
+	dir, ok := c.pointedDir(c.project, file)
+	if !ok {
+		return
+	}
+	common, ok := c.commonDir(dir, file)
+	if !ok && c.isSubmoduleDir(dir) {
+		common, ok = dir, true
+	}
+	if !ok {
+		c.warn(printable(file) + " names a git directory that does not name it in turn; it is not granted")
+		return
+	}
+	c.gitDirs = append(c.gitDirs, common)
+	// Each layer grants it as far as it grants the project.
+	for _, l := range c.layers {
+		kind := allowRead
+		switch l.access(c.project) {
+		case AccessNone:
+			continue
+		case AccessPrivate:
+			kind = privateWrite
+		case AccessWrite:
+			kind = allowWrite
+		}
+		r, _ := c.facts.resolve(common)
+		l.rules = append(l.rules, rule{resolved: r, kind: kind, why: "git directory of the project"})
+	}
+}
+
+// pointedDir reads "gitdir: PATH".
+func (c *compiler) pointedDir(from, file string) (string, bool) {
+	data, err := c.facts.ReadFile(file)
+	if err != nil {
+		return "", false
+	}
+	p, ok := strings.CutPrefix(string(data), "gitdir: ")
+	if !ok {
+		return "", false
+	}
+	return c.realPath(from, strings.TrimRight(p, "\r\n"))
+}
+
+// realPath resolves a path found in a git file, relative to a directory. It is
+// not ok if nothing is there.
+func (c *compiler) realPath(from, p string) (string, bool) {
+	if p == "" || strings.IndexByte(p, 0) >= 0 {
+		return "", false
+	}
+	if !strings.HasPrefix(p, "/") {
+		// Not cleaned: a ".." after a link means what the kernel makes of it.
+		p = from + "/" + p
+	}
+	r, err := c.facts.resolve(p)
+	return r.path, err == nil && !r.missing
+}
+
+// commonDir returns the repository a linked worktree's directory belongs to, if
+// that directory names file as its worktree and lies where git puts it.
+func (c *compiler) commonDir(dir, file string) (string, bool) {
+	back, err := c.facts.ReadFile(join(dir, "gitdir"))
+	if err != nil {
+		return "", false
+	}
+	if p, ok := c.realPath(dir, strings.TrimRight(string(back), "\r\n")); !ok || p != file {
+		return "", false
+	}
+	text, err := c.facts.ReadFile(join(dir, "commondir"))
+	if err != nil {
+		return "", false
+	}
+	common, ok := c.realPath(dir, strings.TrimRight(string(text), "\r\n"))
+	if !ok || path.Dir(dir) != join(common, "worktrees") || !c.isRepository(common) {
+		return "", false
+	}
+	return common, true
+}
+
+// isSubmoduleDir says whether dir is a repository whose configuration names the
+// project as its worktree.
+func (c *compiler) isSubmoduleDir(dir string) bool {
+	p, ok := c.worktreeOf(dir)
+	return ok && p == c.project && c.isRepository(dir)
+}
+
+// worktreeOf reads core.worktree.
+func (c *compiler) worktreeOf(dir string) (string, bool) {
+	data, err := c.facts.ReadFile(join(dir, "config"))
+	if err != nil {
+		return "", false
+	}
+	var value string
+	for _, s := range parseGitConfig(data) {
+		if s.section == "core" && s.subsection == "" && s.key == "worktree" {
+			value = s.value
+		}
+	}
+	return c.realPath(dir, value)
+}
+
+// isRepository says whether dir has the parts without which git would not take
+// it for one. None may be a link: what is granted is dir.
+func (c *compiler) isRepository(dir string) bool {
+	head, ok := c.facts.lstat(join(dir, "HEAD"))
+	if !ok || head.Type != TypeRegular {
+		return false
+	}
+	for _, name := range []string{"objects", "refs"} {
+		if info, ok := c.facts.lstat(join(dir, name)); !ok || info.Type != TypeDirectory {
+			return false
+		}
+	}
+	return true
+}
+
+// maxGitEntries bounds how much of a repository's administration is looked at
+// entry by entry; beyond it the whole part is protected.
+const maxGitEntries = 512
+
+// protectGitDir protects what makes git start programs: hooks, configuration,
+// and the pointers that lead git to another configuration. The directory itself
+// is pinned, so that no other can take its place.
+func (c *compiler) protectGitDir(dir string) {
+	if slices.Contains(c.pins, dir) {
+		return
+	}
+	c.pins = append(c.pins, dir)
+	c.protectRepository(dir, workTree(dir, c.project))
+	c.protectModules(dir)
+	c.protectWorktrees(dir)
+}
+
+// workTree guesses where a repository's files are: beside .git, or else the
+// project's own directory.
+func workTree(dir, project string) string {
+	if path.Base(dir) == ".git" {
+		return path.Dir(dir)
+	}
+	return project
+}
+
+func (c *compiler) protectRepository(dir, tree string) {
+	if !c.protectIn(dir, "hooks", true) && c.granted(dir) == AccessWrite {
+		c.warnMissing(join(dir, "hooks"))
+	}
+	if !c.gitConfigAllowed() {
+		c.protectIn(dir, "config", true)
+	}
+	c.protectIn(dir, "config.worktree", true)
+	c.protectIn(dir, "commondir", true)
+	for _, name := range []string{"config", "config.worktree"} {
+		c.protectNamed(join(dir, name), tree, 0)
+	}
+}
+
+func (c *compiler) warnMissing(p string) {
+	c.warn(printable(p) + " does not exist, so the command can create it and git will run what it holds; mkdir it to have it protected")
+}
+
+// gitConfigAllowed needs the word of every layer.
+func (c *compiler) gitConfigAllowed() bool {
+	for _, b := range c.policy.Bounds {
+		if !isTrue(b.AllowGitConfig) {
+			return false
+		}
+	}
+	return isTrue(c.policy.Filesystem.AllowGitConfig)
+}
+
+// protectNamed protects the files and directories a git configuration sends git
+// to: hooks kept elsewhere, and included configuration.
+func (c *compiler) protectNamed(file, tree string, depth int) {
+	if info, ok := c.facts.lstat(file); !ok || info.Type != TypeRegular || depth > 4 {
+		return
+	}
+	data, err := c.facts.ReadFile(file)
+	if err != nil {
+		return
+	}
+	for _, s := range parseGitConfig(data) {
+		switch {
+		case s.section == "core" && s.subsection == "" && s.key == "hookspath":
+			c.protectValue(file, s, tree)
+		case (s.section == "include" || s.section == "includeif") && s.key == "path":
+			if p, ok := c.protectValue(file, s, path.Dir(file)); ok {
+				c.protectNamed(p, tree, depth+1)
+			}
+		}
+	}
+}
+
+func (c *compiler) protectValue(file string, s gitSetting, from string) (string, bool) {
+	p := s.value
+	switch {
+	case p == "" || strings.IndexByte(p, 0) >= 0:
+		return "", false
+	case strings.HasPrefix(p, "~/"):
+		p = path.Join(c.host.Home, p[2:])
+	case !strings.HasPrefix(p, "/"):
+		p = path.Join(from, p)
+	}
+	name := s.section + "." + s.key + " of " + file
+	r, err := c.facts.resolve(path.Clean(p))
+	if err != nil {
+		return "", false
+	}
+	if r.missing && c.granted(r.path) == AccessWrite {
+		c.warnMissing(r.path)
+		return "", false
+	}
+	c.protectResolved(name, r)
+	return r.path, !r.missing
+}
+
+// protectModules protects the repositories of submodules, which lie below
+// modules/ under names that may hold slashes, and the .git files that lead to
+// them.
+func (c *compiler) protectModules(dir string) {
+	modules := join(dir, "modules")
+	info, ok := c.facts.lstat(modules)
+	if !ok || info.Type != TypeDirectory || c.granted(modules) != AccessWrite {
+		return
+	}
+	var repositories []string
+	left := maxGitEntries
+	if !c.findModules(modules, &left, &repositories) {
+		c.protectIn(dir, "modules", true)
+		return
+	}
+	for _, m := range repositories {
+		tree, ok := c.worktreeOf(m)
+		if ok {
+			if info, found := c.facts.lstat(join(tree, ".git")); found && info.Type == TypeRegular {
+				c.protectIn(tree, ".git", true)
+			}
+		}
+		c.pins = append(c.pins, m)
+		c.protectRepository(m, tree)
+	}
+}
+
+// findModules collects repositories below dir. It reports false if there are
+// too many entries to look at.
+func (c *compiler) findModules(dir string, left *int, found *[]string) bool {
+	names, err := c.facts.ReadDir(dir, *left)
+	if err != nil {
+		return false
+	}
+	for _, name := range names {
+		if *left--; *left < 0 {
+			return false
+		}
+		p := join(dir, name)
+		info, ok := c.facts.lstat(p)
+		if !ok || info.Type != TypeDirectory {
+			continue
+		}
+		next := p
+		if _, isRepository := c.facts.lstat(join(p, "HEAD")); isRepository {
+			*found = append(*found, p)
+			next = join(p, "modules")
+			if info, ok := c.facts.lstat(next); !ok || info.Type != TypeDirectory {
+				continue
+			}
+		}
+		if !c.findModules(next, left, found) {
+			return false
+		}
+	}
+	return true
+}
+
+// protectWorktrees protects the pointers of linked worktrees.
+func (c *compiler) protectWorktrees(dir string) {
+	worktrees := join(dir, "worktrees")
+	info, ok := c.facts.lstat(worktrees)
+	if !ok || info.Type != TypeDirectory || c.granted(worktrees) != AccessWrite {
+		return
+	}
+	names, err := c.facts.ReadDir(worktrees, maxGitEntries)
+	if err != nil {
+		c.protectIn(dir, "worktrees", true)
+		return
+	}
+	for _, name := range names {
+		w := join(worktrees, name)
+		if info, ok := c.facts.lstat(w); !ok || info.Type != TypeDirectory {
+			continue
+		}
+		for _, file := range []string{"commondir", "config.worktree", "gitdir"} {
+			c.protectIn(w, file, true)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package spec
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// protection keeps a path from being written although it lies in a writable
+// directory: something outside the sandbox acts on what it says.
+type protection struct {
+	path string
+	info FileInfo
+	name string // for messages and explain
+	// always holds even if the policy names the path in allowWrite.
+	always bool
+}
+
+// protectedNames are protected at the root of every writable directory. They
+// are what shells, editors, agents and their tools start programs from when
+// they enter or open a directory. Files that also say what to run, but are the
+// project's own work (Makefile, package.json, CI), are not among them.
+var protectedNames = []string{
+	".aider.conf.yml",
+	".bash_login",
+	".bash_logout",
+	".bash_profile",
+	".bashrc",
+	".claude",
+	".codex",
+	".config/fish",
+	".continue",
+	".cursor",
+	".devcontainer",
+	".devcontainer.json",
+	".envrc",
+	".exrc",
+	".gemini",
+	".gitconfig",
+	".gitmodules",
+	".idea",
+	".inputrc",
+	".mcp.json",
+	".nvimrc",
+	".nvim.lua",
+	".opencode",
+	".profile",
+	".ripgreprc",
+	".roo",
+	".tmux.conf",
+	".vimrc",
+	".vscode",
+	".windsurf",
+	".zlogin",
+	".zlogout",
+	".zprofile",
+	".zshenv",
+	".zshrc",
+	"opencode.json",
+	"opencode.jsonc",
+}
+
+// policyNames are what Bailey looks for upwards from a working directory.
+var policyNames = []string{"bailey.json", "bailey.jsonc"}
+
+// protect finds everything that must stay as it is. Only what exists can be
+// held by a mount.
+func (c *compiler) protect() {
+	for _, root := range c.roots() {
+		c.facts.list(root)
+		prefix := join(root, "")
+		for _, name := range protectedNames {
+			if first, _, _ := strings.Cut(name, "/"); !c.facts.lacks(prefix, first) {
+				c.protectIn(root, name, false)
+			}
+		}
+		for _, name := range policyNames {
+			c.protectIn(root, name, true)
+		}
+		c.protectGit(root)
+	}
+	for _, dir := range c.gitDirs {
+		c.protectGitDir(dir)
+	}
+	for _, p := range c.host.PolicyFiles {
+		c.protectOwn("policy file", p)
+	}
+	if c.host.Self != "" {
+		c.protectOwn("bailey itself", c.host.Self)
+	}
+	for _, p := range c.host.OwnDirs {
+		c.protectOwn("bailey's directory", p)
+	}
+	c.refuseInsistence()
+}
+
+// roots are the directories at which people keep the files above: those the
+// policy makes writable, the project, and the working directory. Of the last
+// two something may be writable though they are not.
+func (c *compiler) roots() []string {
+	roots := append(make([]string, 0, 8), c.project)
+	add := func(dir string) {
+		if !slices.Contains(roots, dir) {
+			roots = append(roots, dir)
+		}
+	}
+	add(c.dir)
+	for i := range c.layers[0].rules {
+		r := &c.layers[0].rules[i]
+		if r.kind == allowWrite && r.info.Type == TypeDirectory && c.granted(r.path) == AccessWrite {
+			add(r.path)
+		}
+	}
+	return roots
+}
+
+// protectGit protects a directory's repository: the file or directory .git, or
+// the directory itself if it is one or lies in one.
+func (c *compiler) protectGit(root string) {
+	if i := strings.Index(root+"/", "/.git/"); i >= 0 {
+		c.protectGitDir(root[:i+len("/.git")])
+	} else if c.isRepository(root) {
+		c.protectGitDir(root)
+	}
+	git := join(root, ".git")
+	info, ok := c.facts.lstat(git)
+	switch {
+	case ok && info.Type == TypeDirectory:
+		c.protectGitDir(git)
+	case ok:
+		c.protectIn(root, ".git", true)
+	}
+}
+
+// protectIn protects root/name if it exists. It reports whether there is
+// something of that name.
+func (c *compiler) protectIn(root, name string, always bool) bool {
+	p := root
+	for rest := name; rest != ""; {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		dir := p
+		p = join(dir, part)
+		info, ok := c.facts.lstat(p)
+		if !ok {
+			return false
+		}
+		if info.Type == TypeLink {
+			c.refuseIf(c.granted(dir) == AccessWrite && (always || !c.insisted(p, p)), "protected path", p,
+				"is a symbolic link, which the sandbox can replace", "put what it names in its place")
+			return true
+		}
+		if rest == "" {
+			c.addProtection(protection{p, info, c.inProject(p), always})
+		}
+	}
+	return true
+}
+
+// inProject shortens a path for people.
+func (c *compiler) inProject(p string) string {
+	if below(c.project, p) {
+		return p[len(c.project)+1:]
+	}
+	return p
+}
+
+func (c *compiler) addProtection(q protection) {
+	if c.granted(q.path) != AccessWrite {
+		return
+	}
+	for i := range c.protected {
+		if old := &c.protected[i]; old.path == q.path {
+			old.always = old.always || q.always
+			return
+		}
+	}
+	c.protected = append(c.protected, q)
+}
+
+// protectOwn protects what Bailey itself will read or run next time.
+func (c *compiler) protectOwn(name, p string) {
+	if !strings.HasPrefix(p, "/") {
+		c.refuse(name, p, "is not an absolute path", "")
+		return
+	}
+	r, err := c.facts.resolve(path.Clean(p))
+	if err != nil {
+		c.refuse(name, p, err.Error(), "")
+		return
+	}
+	if r.missing && c.granted(r.path) == AccessWrite {
+		c.refuse(name, p, "does not exist and the sandbox could create it", "mkdir -p "+r.path)
+	}
+	c.protectResolved(name, r)
+}
+
+func (c *compiler) protectResolved(name string, r resolved) {
+	if l, ok := c.replaceable(r.links); ok {
+		c.refuse(name, r.path, "is reached through the link "+l.path+", which the sandbox can replace", "put what it names in its place")
+	}
+	if !r.missing {
+		c.addProtection(protection{r.path, r.info, name, true})
+	}
+}
+
+// refuseInsistence refuses entries that would have to lift what is always
+// protected, instead of leaving them without effect.
+func (c *compiler) refuseInsistence() {
+	for i := range c.layers[0].rules {
+		r := &c.layers[0].rules[i]
+		if r.kind != allowWrite || r.entry == "" {
+			continue
+		}
+		for _, q := range c.protected {
+			if q.always && covers(q.path, r.path) {
+				c.refuse(r.kind.String(), r.entry, "is always protected ("+q.name+")", "remove it")
+			}
+		}
+	}
+}

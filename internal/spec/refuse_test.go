@@ -1,0 +1,158 @@
+package spec
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bailey-sandbox/bailey/internal/policy"
+)
+
+// refusals are edits of a policy that compiles, each with the key that is then
+// refused.
+var refusals = []struct {
+	key  string
+	edit func(*policy.Policy)
+}{
+	{"network.allowedDomains", func(p *policy.Policy) { p.Network.AllowedDomains = []string{"example.com", "@npm"} }},
+	{"network.deniedDomains", func(p *policy.Policy) {
+		p.Network.AllowedDomains, p.Network.DeniedDomains = []string{"*"}, []string{"example.com"}
+	}},
+	{"network.rules", func(p *policy.Policy) { p.Network.Rules = []policy.NetworkRule{{Host: "a", Action: "allow"}} }},
+	{"network.allowedCIDRs", func(p *policy.Policy) { p.Network.AllowedCIDRs = []string{"10.0.0.0/8"} }},
+	{"network.inject", func(p *policy.Policy) { p.Network.Inject = []policy.Injection{{}} }},
+	{"network.upstreamProxy", func(p *policy.Policy) { p.Network.UpstreamProxy = new("http://p") }},
+	{"network.httpProxyPort", func(p *policy.Policy) { p.Network.HTTPProxyPort = new(1) }},
+	{"network.socksProxyPort", func(p *policy.Policy) { p.Network.SOCKSProxyPort = new(1) }},
+	{"network.defaultAction", func(p *policy.Policy) { p.Network.DefaultAction = new("ask") }},
+	{"network.allowLocalBinding", func(p *policy.Policy) { p.Network.AllowLocalBinding = new(true) }},
+	{"network.allowLocalOutbound", func(p *policy.Policy) { p.Network.AllowLocalOutbound = new(true) }},
+	{"network.allowLocalOutbound", func(p *policy.Policy) {
+		p.Network.AllowedDomains, p.Network.AllowLocalOutbound = []string{"*"}, new(false)
+	}},
+	{"network.allowLocalOutboundPorts", func(p *policy.Policy) { p.Network.AllowLocalOutboundPorts = []string{"80"} }},
+	{"network.allowUnixSockets", func(p *policy.Policy) { p.Network.AllowUnixSockets = []string{"/run/x"} }},
+	{"network.allowAllUnixSockets", func(p *policy.Policy) { p.Network.AllowAllUnixSockets = new(true) }},
+	{"network.limits", func(p *policy.Policy) {
+		p.Network.AllowedDomains, p.Network.Limits = []string{"*"}, &policy.NetworkLimits{}
+	}},
+	{"command.deny", func(p *policy.Policy) { p.Command.Deny = []string{"git push"} }},
+	{"command.useDefaults", func(p *policy.Policy) { p.Command.UseDefaults = new(true) }},
+	{"ssh.allowedHosts", func(p *policy.Policy) { p.SSH.AllowedHosts = []string{"h"} }},
+	{"ssh.deniedCommands", func(p *policy.Policy) {
+		p.Network.AllowedDomains, p.SSH.DeniedCommands = []string{"*"}, []string{"rm"}
+	}},
+	{"resources.memory", func(p *policy.Policy) { p.Resources.Memory = new(policy.Size(1 << 20)) }},
+	{"resources.disk", func(p *policy.Policy) { p.Resources.Disk = new(policy.Size(1 << 20)) }},
+	{"resources.cpu", func(p *policy.Policy) { p.Resources.CPU = new(0.5) }},
+	{"workspace.mode", func(p *policy.Policy) { p.Workspace.Mode = new("overlay") }},
+	{"workspace.rules", func(p *policy.Policy) { p.Workspace.Rules = []policy.WorkspaceRule{{}} }},
+	{"runtime", func(p *policy.Policy) { p.Runtime = new("bwrap") }},
+	{"devices.mode", func(p *policy.Policy) { p.Devices.Mode = new("host") }},
+	{"devices.allow", func(p *policy.Policy) { p.Devices.Allow = []string{"/dev/nothing"} }},
+	{"devices.allow", func(p *policy.Policy) { p.Devices.Allow = []string{"/etc/passwd"} }},
+	{"allowPty", func(p *policy.Policy) { p.AllowPty = new(false) }},
+	{"env.allow", func(p *policy.Policy) { p.Env.Allow = []string{"LD_PRELOAD"} }},
+	{"env.set", func(p *policy.Policy) { p.Env.Set = map[string]string{"A": "a\x00b"} }},
+	{"env.set", func(p *policy.Policy) { p.Env.Set = map[string]string{"A=B": "x"} }},
+	{"filesystem.allowRead", func(p *policy.Policy) { p.Filesystem.AllowRead = []string{"**/*.go"} }},
+	{"filesystem.denyRead", func(p *policy.Policy) { p.Filesystem.DenyRead = []string{"**/.env"} }},
+	{"filesystem.denyRead", func(p *policy.Policy) { p.Filesystem.DenyRead = []string{"missing"} }},
+	{"filesystem.denyWrite", func(p *policy.Policy) { p.Filesystem.DenyWrite = []string{"missing/x"} }},
+	{"filesystem.allowWrite", func(p *policy.Policy) { p.Filesystem.AllowWrite = []string{"/missing"} }},
+	{"filesystem.allowWrite", func(p *policy.Policy) { p.Filesystem.AllowWrite = []string{"/proc/sys"} }},
+	{"filesystem.privateWrite", func(p *policy.Policy) { p.Filesystem.PrivateWrite = []string{"/etc/passwd"} }},
+	{"filesystem.allowWrite", func(p *policy.Policy) { p.Filesystem.AllowWrite = []string{"/dev/kvm"} }},
+	{"filesystem.allowRead", func(p *policy.Policy) { p.Filesystem.AllowRead = []string{"~root/x"} }},
+	{"filesystem.allowRead", func(p *policy.Policy) { p.Filesystem.AllowRead = []string{""} }},
+	{"filesystem.allowRead", func(p *policy.Policy) { p.Filesystem.AllowRead = []string{"/run/daemon.sock"} }},
+	{"filesystem.allowRead", func(p *policy.Policy) { p.Filesystem.AllowRead = []string{"/opt/loop"} }},
+	{"filesystem.allowWrite", func(p *policy.Policy) { p.Filesystem.AllowWrite = []string{".", ".git/hooks"} }},
+	{"filesystem.allowWrite", func(p *policy.Policy) { p.Filesystem.AllowWrite = []string{".", "link"} }},
+	{"filesystem.allowRead", func(p *policy.Policy) { p.Filesystem.AllowRead = []string{"link/x"} }},
+	{"filesystem.denyWrite", func(p *policy.Policy) { p.Filesystem.DenyWrite = []string{"link"} }},
+	{"filesystem.allowExecute", func(p *policy.Policy) { p.Filesystem.AllowExecute = []string{"link"} }},
+}
+
+func TestRefusals(t *testing.T) {
+	for _, tc := range refusals {
+		p := basicPolicy()
+		tc.edit(&p)
+		f := newSystem(append(repository("/home/u/p/.git"), "/home/u/p/link -> /srv/data", "/srv/data/x", "/run/daemon.sock", "/opt/loop -> loop")...)
+		f.files["/run/daemon.sock"].Type = TypeSocket
+		_, err := Compile(p, f, Command{Argv: []string{"true"}})
+		var u *Unsupported
+		if !errors.As(err, &u) {
+			t.Errorf("%s: got %v, want it refused", tc.key, err)
+		} else if u.Key != tc.key || u.Reason == "" || len(err.(*Refused).Reasons) != 1 {
+			t.Errorf("got %v, want %s refused alone", err, tc.key)
+		}
+	}
+}
+
+func TestVacuousRestrictionsPass(t *testing.T) {
+	p := basicPolicy()
+	p.Network = policy.Network{
+		DeniedDomains: []string{"example.com"}, AllowLocalBinding: new(false), AllowLocalOutbound: new(false), DefaultAction: new("deny"),
+		Rules: []policy.NetworkRule{{Host: "*", Action: "deny"}}, Limits: &policy.NetworkLimits{}, Transparent: new(true),
+	}
+	p.Command = policy.Command{Allow: []string{"git"}, UseDefaults: new(false), RuntimeExecPolicy: new("argv")}
+	p.SSH = policy.SSH{DeniedHosts: []string{"h"}, DeniedCommands: []string{"rm"}, InheritDeny: new(true)}
+	p.Devices.Mode, p.AllowPty, p.Runtime, p.Workspace.Mode = new("minimal"), new(true), new("native"), new("direct")
+	p.Filesystem.DenyRead = append(p.Filesystem.DenyRead, "/nowhere", "/proc/keys", "/dev/kvm")
+	p.Filesystem.AllowWrite = append(p.Filesystem.AllowWrite, "/dev/null", "new")
+	if _, err := Compile(p, newSystem("/home/u/p/"), Command{Argv: []string{"true"}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAllReasonsAreNamedAtOnce(t *testing.T) {
+	p := basicPolicy()
+	p.Network.AllowedDomains = []string{"example.com"}
+	p.Resources.CPU = new(1.0)
+	p.Filesystem.DenyWrite = []string{"*.lock"}
+	_, err := Compile(p, newSystem("/home/u/p/"), Command{})
+	var refused *Refused
+	if !errors.As(err, &refused) {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, r := range refused.Reasons {
+		keys = append(keys, r.Key)
+	}
+	if got, want := strings.Join(keys, " "), "network.allowedDomains resources.cpu command filesystem.denyWrite"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	p := basicPolicy()
+	p.Resources = policy.Resources{OpenFiles: new(100), Pids: new(50), Timeout: new(policy.Duration(1500 * time.Millisecond))}
+	s, err := Compile(p, newSystem("/home/u/p/"), Command{Argv: []string{"true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Rlimits) != 3 || s.Rlimits[1] != (Rlimit{"nofile", 100}) || s.Rlimits[2] != (Rlimit{"nproc", 50}) || s.TimeoutMillis != 1500 {
+		t.Errorf("got %v, %d ms", s.Rlimits, s.TimeoutMillis)
+	}
+	if _, err := Compile(p, asRoot(in(newSystem("/root/p/"), "/root/p")), Command{Argv: []string{"true"}}); err == nil {
+		t.Error("a limit on processes passed for root, for whom the kernel does not count")
+	}
+}
+
+func TestDevices(t *testing.T) {
+	p := basicPolicy()
+	p.Devices.Allow = []string{"/dev/kvm", "/dev/null"}
+	s, err := Compile(p, newSystem("/home/u/p/"), Command{Argv: []string{"true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, m := s.Access("/dev/kvm")
+	if m.Target != "/dev/kvm" || !m.Devices || !m.File || !m.Write {
+		t.Errorf("got %+v", m)
+	}
+	if _, m := s.Access("/dev/null"); m.Target != "/dev" {
+		t.Errorf("got %+v for a node every sandbox has", m)
+	}
+}

@@ -1,0 +1,143 @@
+// Package spec holds the compiled form of a policy: everything a runtime has
+// to do, in order, with absolute paths, and nothing left to decide.
+package spec
+
+// Spec is one sandbox and the command it starts. It is pure data: printable,
+// comparable with reflect.DeepEqual, and stable for the same inputs.
+type Spec struct {
+	Version int `json:"version"`
+
+	// Argv is the command. Exec lists the files to try as its program, in order,
+	// as paths inside the sandbox.
+	Argv []string `json:"argv"`
+	Exec []string `json:"exec"`
+	// Dir is the working directory inside.
+	Dir string `json:"dir"`
+	// Env is the whole environment, sorted by name.
+	Env []string `json:"env"`
+
+	// Identity maps host ids to themselves; see Identity.
+	Identity Identity `json:"identity"`
+	// Network says what the network namespace is.
+	Network Network `json:"network"`
+	// Mounts build the root directory, in order; a parent stands before its
+	// children. Every path is absolute, clean, and free of symbolic links.
+	Mounts []Mount `json:"mounts"`
+	// Landlock is the second wall around files, and the one around signals and
+	// abstract sockets.
+	Landlock Landlock `json:"landlock"`
+	// Seccomp is the system call filter.
+	Seccomp Seccomp `json:"seccomp"`
+	// Rlimits are set before the command starts.
+	Rlimits []Rlimit `json:"rlimits,omitempty"`
+	// TimeoutMillis ends the sandbox; zero means never.
+	TimeoutMillis int64 `json:"timeoutMillis,omitempty"`
+
+	// Warnings are said on stderr before the command runs, unless quiet.
+	Warnings []string `json:"warnings,omitempty"`
+	// DroppedEnv names variables that were kept out because they look like
+	// secrets. Only names, never values.
+	DroppedEnv []string `json:"droppedEnv,omitempty"`
+}
+
+// Identity is the caller's user and group, which stay the same inside.
+// If Full is set every id is mapped to itself, which only root can do, so that
+// files of other owners keep them; otherwise only the caller's own id exists.
+type Identity struct {
+	UID  int  `json:"uid"`
+	GID  int  `json:"gid"`
+	Full bool `json:"full"`
+}
+
+// Network is the kind of network.
+type Network string
+
+const (
+	// NetworkNone is a network namespace with nothing but its own loopback.
+	NetworkNone Network = "none"
+	// NetworkHost shares the host's network: an explicit "*" in the policy.
+	NetworkHost Network = "host"
+)
+
+// Kind says what a Mount makes at its target.
+type Kind string
+
+const (
+	// Dir is an empty directory in the private root.
+	Dir Kind = "dir"
+	// Symlink is a symbolic link to Source (its text) in the private root.
+	Symlink Kind = "symlink"
+	// Tmpfs is an empty writable directory in memory.
+	Tmpfs Kind = "tmpfs"
+	// Bind shows Source of the host, with everything mounted below it.
+	Bind Kind = "bind"
+	// Private shows Source of the host; writes go to memory.
+	Private Kind = "private"
+	// Hide puts an empty, unreadable file or directory in the place of what a
+	// mount before it shows. Source is "file" or "dir".
+	Hide Kind = "hide"
+	// Proc, Dev are the fresh /proc and the minimal /dev.
+	Proc Kind = "proc"
+	Dev  Kind = "dev"
+)
+
+// Mount is one step in building the root directory.
+type Mount struct {
+	Kind   Kind   `json:"kind"`
+	Target string `json:"target"`
+	// Source is a path of the host without symbolic links, a link's text, or
+	// for Hide the kind of thing hidden.
+	Source string `json:"source,omitempty"`
+	// Write leaves a Bind writable. Everything else that is not Tmpfs or
+	// Private is read-only; everything is nosuid, and nodev but for /dev.
+	Write bool `json:"write,omitempty"`
+	// File says that Source is not a directory, so the target must be a file.
+	File bool `json:"file,omitempty"`
+	// Devices keeps device nodes usable (a single granted node).
+	Devices bool `json:"devices,omitempty"`
+	// Mode is the permission of a Dir or Tmpfs, 0755 if zero.
+	Mode uint32 `json:"mode,omitempty"`
+	// Why names the rule this comes from, for explain: "filesystem.allowRead
+	// /usr", "protected .git/hooks", "pin".
+	Why string `json:"why,omitempty"`
+}
+
+// Landlock is a ruleset over paths inside the sandbox. All file rights the
+// kernel knows are handled, so what no rule grants is refused.
+type Landlock struct {
+	// MinABI is the oldest interface that can hold this ruleset's promises.
+	MinABI int `json:"minABI"`
+	// Rules grant paths; File is set for anything that is not a directory.
+	Rules []LandlockRule `json:"rules"`
+	// ScopeAbstract and ScopeSignals keep abstract sockets and signals within
+	// the sandbox (interface 6). With namespaces of their own for network and
+	// processes they are a second wall, and skipped on kernels without them;
+	// a Spec whose only wall they are sets MinABI to 6.
+	ScopeAbstract bool `json:"scopeAbstract"`
+	ScopeSignals  bool `json:"scopeSignals"`
+}
+
+// LandlockRule grants rights below a path. A runtime translates the flags to
+// the rights its kernel knows.
+type LandlockRule struct {
+	Path    string `json:"path"`
+	File    bool   `json:"file,omitempty"`
+	List    bool   `json:"list,omitempty"` // directories, not the files in them
+	Read    bool   `json:"read,omitempty"` // files and directories
+	Write   bool   `json:"write,omitempty"`
+	Execute bool   `json:"execute,omitempty"`
+	Device  bool   `json:"device,omitempty"` // ioctl on device nodes
+}
+
+// Seccomp chooses the system call filter. The list of refused calls is fixed
+// (see package seccomp); these are its variations.
+type Seccomp struct {
+	// Families are the socket address families that may be created, by name.
+	Families []string `json:"families"`
+}
+
+// Rlimit is one resource limit.
+type Rlimit struct {
+	Name  string `json:"name"` // "nofile", "nproc", "core"
+	Value uint64 `json:"value"`
+}

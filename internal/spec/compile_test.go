@@ -168,10 +168,22 @@ func TestNamedGrantLiftsProtectionButNotOfGit(t *testing.T) {
 	wantRefused(t, p, f, ".git/config", "always protected")
 }
 
-func TestProtectedLinkIsRefused(t *testing.T) {
-	for _, link := range []string{"/home/u/p/.envrc -> shared", "/home/u/p/.git -> ../repo", "/home/u/p/.config -> conf"} {
-		wantRefused(t, basicPolicy(), newSystem(link, "/home/u/p/conf/fish/", "/home/u/p/shared"), strings.Fields(link)[0], "symbolic link")
+func TestProtectedLinkIsPinnedWithWhatItLeadsTo(t *testing.T) {
+	f := newSystem(append(repository("/home/u/p/real.git"),
+		"/home/u/p/.envrc -> shared", "/home/u/p/shared", "/home/u/p/.git -> real.git",
+		"/home/u/p/.config -> conf", "/home/u/p/conf/fish/", "/home/u/p/.vscode -> /usr")...)
+	s := mustCompile(t, basicPolicy(), f)
+	for _, link := range []string{"/home/u/p/.envrc", "/home/u/p/.git", "/home/u/p/.config", "/home/u/p/.vscode"} {
+		if _, m := s.Access(link); m.Target != link || m.Kind != Bind || m.Write || !m.File {
+			t.Errorf("%s is shown by %+v, want a read-only mount of the link itself", link, m)
+		}
 	}
+	wantAccess(t, s, AccessRead, "/home/u/p/shared", "/home/u/p/conf/fish", "/home/u/p/real.git/hooks", "/home/u/p/real.git/config")
+	wantAccess(t, s, AccessWrite, "/home/u/p/conf/other", "/home/u/p/real.git/index")
+}
+
+func TestProtectedLinkToNothingIsRefused(t *testing.T) {
+	wantRefused(t, basicPolicy(), newSystem("/home/u/p/.envrc -> later"), "/home/u/p/.envrc", "/home/u/p/later")
 }
 
 func TestMissingHooksAreWarnedOf(t *testing.T) {

@@ -333,15 +333,15 @@ func (c *compiler) placeDevices() {
 }
 
 // placeHidden hides what /proc would tell root about the whole machine, and
-// what the policy denies there.
+// what the policy denies there. Other files of that kind ask for a capability
+// when they are opened, or are harmless as long as they cannot be written.
 func (c *compiler) placeHidden() {
 	c.spec.Mounts = append(c.spec.Mounts, c.hidden...)
 	if c.host.UID != 0 {
 		return
 	}
 	for _, name := range []string{
-		"acpi", "kcore", "key-users", "keys", "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "sched_debug", "scsi",
-		"slabinfo", "sysrq-trigger", "timer_list", "vmallocinfo",
+		"key-users", "keys", "kpagecgroup", "kpagecount", "kpageflags", "slabinfo", "timer_list", "vmallocinfo",
 	} {
 		if info, ok := c.facts.lstat("/proc/" + name); ok {
 			c.spec.Mounts = append(c.spec.Mounts, hide("/proc/"+name, info, "of the whole machine"))

@@ -114,19 +114,17 @@ func (c *compiler) roots() []string {
 	return roots
 }
 
-// protectGit protects a directory's repository: the file or directory .git, or
-// the directory itself if it is one or lies in one.
+// protectGit protects a directory's repository: the file or directory .git.
 func (c *compiler) protectGit(root string) {
-	if i := strings.Index(root+"/", "/.git/"); i >= 0 {
-		c.protectGitDir(root[:i+len("/.git")])
-	} else if c.isRepository(root) {
-		c.protectGitDir(root)
-	}
 	git := join(root, ".git")
 	info, ok := c.facts.lstat(git)
 	switch {
 	case ok && info.Type == TypeDirectory:
 		c.protectGitDir(git)
+	case ok && info.Type == TypeLink:
+		if r, ok := c.protectLink(git, true); ok && r.info.Type == TypeDirectory {
+			c.protectGitDir(r.path)
+		}
 	case ok:
 		c.protectIn(root, ".git", true)
 	}
@@ -139,22 +137,40 @@ func (c *compiler) protectIn(root, name string, always bool) bool {
 	for rest := name; rest != ""; {
 		var part string
 		part, rest, _ = strings.Cut(rest, "/")
-		dir := p
-		p = join(dir, part)
+		p = join(p, part)
 		info, ok := c.facts.lstat(p)
 		if !ok {
 			return false
 		}
 		if info.Type == TypeLink {
-			c.refuseIf(c.granted(dir) == AccessWrite && (always || !c.insisted(p, p)), "protected path", p,
-				"is a symbolic link, which the sandbox can replace", "put what it names in its place")
-			return true
+			r, ok := c.protectLink(p, always)
+			if !ok {
+				return true
+			}
+			p, info = r.path, r.info
 		}
 		if rest == "" {
 			c.addProtection(protection{p, info, c.inProject(p), always})
 		}
 	}
 	return true
+}
+
+// protectLink protects a symbolic link, and those it leads through: each is
+// mounted on itself, and then can neither be removed nor replaced. It returns
+// what the link leads to, if that exists.
+func (c *compiler) protectLink(p string, always bool) (resolved, bool) {
+	r, err := c.facts.resolve(p)
+	if err != nil {
+		c.refuse("protected path", p, err.Error(), "remove it")
+		return r, false
+	}
+	for _, l := range r.links {
+		c.addProtection(protection{l.path, FileInfo{Type: TypeLink}, c.inProject(p), always})
+	}
+	c.refuseIf(r.missing && c.granted(r.path) == AccessWrite, "protected path", p,
+		"is a link to "+r.path+", which does not exist and which the sandbox could create", "create that, or remove the link")
+	return r, !r.missing
 }
 
 // inProject shortens a path for people.

@@ -79,7 +79,7 @@ func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) 
 	b.dev()
 	b.mark("root, proc, dev")
 	b.begin(WallInit, "wait for the spec", "", "")
-	b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(8)), num(8))
+	b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(1)), num(1))
 	return umask
 }
 
@@ -434,9 +434,9 @@ func (l *launcher) privileges() {
 	l.call(unix.SYS_CAPSET, l.ptr(unsafe.Pointer(hdr)), l.ptr(unsafe.Pointer(new([2]unix.CapUserData))))
 }
 
-// lastCapability is past the newest the kernel has, so that one that comes
+// lastCapability is past the newest a kernel has (40), so that one that comes
 // with an update is dropped too.
-const lastCapability = 63
+const lastCapability = 47
 
 // filter installs the system call filter, last, so that it need not allow what
 // only the launch itself calls.

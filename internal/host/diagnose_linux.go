@@ -15,7 +15,9 @@ func Diagnose(f Failure) Diagnosis {
 
 // InSandbox says whether this process runs in a sandbox of Bailey's. Process 1
 // of a sandbox has a name that nothing inside can change.
-func InSandbox() bool { return readSmall("/proc/1/comm") == "bailey-init" }
+func InSandbox() bool { return readSmall("/proc/1/comm") == processOneName }
+
+const processOneName = "bailey-init"
 
 // readSmall returns a file of /proc or /sys without the line's end, or "".
 func readSmall(name string) string {
@@ -30,15 +32,12 @@ func readSmall(name string) string {
 type machine func(file string) string
 
 func diagnose(f Failure, m machine) Diagnosis {
+	if kind, ok := strings.CutSuffix(f.Wall, " namespace"); ok {
+		return m.namespace(kind, f)
+	}
 	switch f.Wall {
-	case "user namespace":
-		return m.userNamespace(f)
-	case "mount namespace":
-		return m.mountNamespace(f)
 	case "fresh /proc":
 		return m.freshProc()
-	case "network namespace":
-		return m.refusedInside("the kernel made a network namespace and then refused to use it")
 	case "landlock":
 		return m.landlock(f)
 	case "seccomp":
@@ -53,40 +52,58 @@ func diagnose(f Failure, m machine) Diagnosis {
 	case "terminal":
 		return m.terminal(f)
 	case "resource limits":
-		return Diagnosis{"the limit is above the one this process has itself", "lower resources.openFiles or resources.pids in the policy, or raise the limit (ulimit -Hn, ulimit -Hu)"}
+		return Diagnosis{
+			"the limit is above the one this process has itself",
+			"lower resources.openFiles or resources.pids in the policy, or raise the limit (ulimit -Hn, ulimit -Hu)",
+		}
 	case "working directory":
-		return Diagnosis{"the working directory is not visible in the sandbox", "bailey --allow-read \"$PWD\" …, or start it in a directory that is granted"}
+		return Diagnosis{
+			"the working directory is not visible in the sandbox",
+			`bailey --allow-read "$PWD" …, or start it in a directory that is granted`,
+		}
 	}
 	return Diagnosis{}
 }
 
-// namespaceLimits are the switches behind ENOSPC, in the order of importance.
-var namespaceLimits = [...][2]string{
-	{"user", "user namespaces"}, {"mnt", "mount namespaces"}, {"pid", "process namespaces"}, {"net", "network namespaces"},
-	{"ipc", "IPC namespaces"}, {"uts", "host name namespaces"}, {"cgroup", "cgroup namespaces"},
-}
+// limits are the switches of the kinds of namespaces. The kernel does not say
+// which of several was too small.
+var limits = [...]string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"}
 
-func (m machine) userNamespace(f Failure) Diagnosis {
+func (m machine) namespace(kind string, f Failure) Diagnosis {
 	switch {
-	case m("/proc/1/comm") == "bailey-init":
+	case m("/proc/1/comm") == processOneName:
 		return Diagnosis{"already inside a Bailey sandbox, which cannot be nested", "run the command itself: it is confined already"}
+	case kind == "mount" && f.Errno != unix.EPERM && f.Errno != unix.EACCES && !strings.HasPrefix(f.Step, "enter "):
+		return m.mount(f)
 	case f.Errno == unix.ENOSPC:
-		for _, l := range namespaceLimits {
-			if name := "max_" + l[0] + "_namespaces"; m("/proc/sys/user/"+name) == "0" {
-				return Diagnosis{"user." + name + " is 0: " + l[1] + " are switched off", "as root: sysctl -w user." + name + "=15000"}
-			}
-		}
-		return Diagnosis{"a limit on namespaces is used up, here or in a namespace around this one", "end some sandboxes or containers, or raise what this shows as too small: sysctl user"}
+		return m.namespaceLimit()
 	case f.Errno == unix.EUSERS:
 		return Diagnosis{"namespaces are nested too deep", "start bailey outside some of the containers around it"}
 	case f.Errno == unix.EAGAIN:
 		return Diagnosis{"this user has too many processes", "end some, or raise the limit: ulimit -u"}
 	case f.Errno == unix.EINVAL || f.Errno == unix.ENOSYS:
-		return Diagnosis{"this kernel has no user namespaces, or lacks one of the other kinds", "use a kernel with CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS, CONFIG_IPC_NS, CONFIG_UTS_NS and CONFIG_CGROUPS"}
-	case m("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+		return Diagnosis{
+			"this kernel was built without a kind of namespace, or a container's filter hides them",
+			"use a kernel with CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS, CONFIG_IPC_NS, CONFIG_UTS_NS and CONFIG_CGROUPS; in a container: --security-opt seccomp=unconfined",
+		}
+	case kind == "user" && m("/proc/sys/kernel/unprivileged_userns_clone") == "0":
 		return Diagnosis{"kernel.unprivileged_userns_clone is 0: only root may make user namespaces", "as root: sysctl -w kernel.unprivileged_userns_clone=1"}
+	case kind == "user":
+		return m.refusedInside("user namespaces are forbidden here, by a container, a security module or a chroot")
 	}
-	return m.refusedInside("user namespaces are forbidden here, by a container, a security module or a chroot")
+	return m.refusedInside("the kernel made a user namespace and then refused what it allows")
+}
+
+func (m machine) namespaceLimit() Diagnosis {
+	for _, kind := range limits {
+		if name := "max_" + kind + "_namespaces"; m("/proc/sys/user/"+name) == "0" {
+			return Diagnosis{"user." + name + " is 0: this kind of namespace is switched off", "as root: sysctl -w user." + name + "=15000"}
+		}
+	}
+	return Diagnosis{
+		"a limit on namespaces is used up, here or in a namespace around this one",
+		"end some sandboxes or containers, or raise the limit that is too small; this shows them: sysctl user",
+	}
 }
 
 // refusedInside is for what a user namespace allows unless someone took that
@@ -124,16 +141,18 @@ func (m machine) inContainer() bool {
 	return false
 }
 
-func (m machine) mountNamespace(f Failure) Diagnosis {
+// mount explains a refusal that has nothing to do with rights.
+func (m machine) mount(f Failure) Diagnosis {
 	switch f.Errno {
 	case unix.ENOSYS:
-		return Diagnosis{"this kernel lacks the mount calls of Linux 5.12 (" + m("/proc/sys/kernel/osrelease") + " is running), or a container's filter hides them", "use a newer kernel; in a container: --security-opt seccomp=unconfined"}
+		return Diagnosis{
+			"this kernel lacks the mount calls of Linux 5.12 (" + m("/proc/sys/kernel/osrelease") + " is running), or a container's filter hides them",
+			"use a newer kernel; in a container: --security-opt seccomp=unconfined",
+		}
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
 		return Diagnosis{"the file system changed while the sandbox was built: a path that was there is gone or has become a link", "run the command again"}
 	case unix.ENOSPC:
 		return Diagnosis{"there are too many mounts", "as root: sysctl -w fs.mount-max=100000"}
-	case unix.EPERM, unix.EACCES:
-		return m.refusedInside("the kernel made a mount namespace and then refused to mount in it")
 	}
 	return Diagnosis{}
 }

@@ -67,7 +67,9 @@ func (m *Manager) Initialize() error {
 	}
 	caller.OwnDirs = OwnDirs(caller.Home)
 	caller.PolicyFiles = loaded.Files
-	caller.Root = loaded.Root
+	if loaded.Status == policy.Trusted {
+		caller.Root = loaded.Root
+	}
 	m.facts, m.loaded = facts, loaded
 	return nil
 }

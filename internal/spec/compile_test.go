@@ -414,3 +414,15 @@ func TestClean(t *testing.T) {
 		}
 	}
 }
+
+func TestTrustedPolicyFileMarksTheProject(t *testing.T) {
+	f := newSystem("/home/u/p/sub/deep/", "/home/u/p/sub/.git/")
+	f.host.Dir, f.host.Root = "/home/u/p/sub/deep", "/home/u/p"
+	wantAccess(t, mustCompile(t, basicPolicy(), f), AccessWrite, "/home/u/p/file")
+	f.host.Root = "/home/u" // never the whole home
+	s := mustCompile(t, basicPolicy(), f)
+	wantAccess(t, s, AccessWrite, "/home/u/p/sub/file")
+	if a, _ := s.Access("/home/u/p/file"); a == AccessWrite {
+		t.Error("a policy file in the home directory granted all of it")
+	}
+}

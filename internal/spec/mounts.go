@@ -334,15 +334,13 @@ func (c *compiler) placeDevices() {
 
 // placeHidden hides what /proc would tell root about the whole machine, and
 // what the policy denies there. Other files of that kind ask for a capability
-// when they are opened, or are harmless as long as they cannot be written.
+// when they are opened, or tell nothing that could be used.
 func (c *compiler) placeHidden() {
 	c.spec.Mounts = append(c.spec.Mounts, c.hidden...)
 	if c.host.UID != 0 {
 		return
 	}
-	for _, name := range []string{
-		"key-users", "keys", "kpagecgroup", "kpagecount", "kpageflags", "slabinfo", "timer_list", "vmallocinfo",
-	} {
+	for _, name := range []string{"keys", "kpagecgroup", "kpagecount", "kpageflags", "timer_list"} {
 		if info, ok := c.facts.lstat("/proc/" + name); ok {
 			c.spec.Mounts = append(c.spec.Mounts, hide("/proc/"+name, info, "of the whole machine"))
 		}

@@ -46,6 +46,11 @@ func (c *compiler) realDir(what, p string) (resolved, bool) {
 // findProject returns the nearest directory from the working directory upwards
 // that holds a .git and can be granted; otherwise the working directory.
 func (c *compiler) findProject() string {
+	if root := c.host.Root; root != "" {
+		if r, err := c.facts.resolve(clean(root)); err == nil && covers(r.path, c.dir) && !c.wide(r.path) {
+			return r.path
+		}
+	}
 	for d := c.dir; d != "/"; d = path.Dir(d) {
 		info, ok := c.facts.lstat(join(d, ".git"))
 		// Somebody else's .git above the working directory must not widen what

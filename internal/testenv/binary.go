@@ -37,17 +37,18 @@ var built = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lock, err := os.Open(filepath.Join(root, "go.mod"))
+	bin := filepath.Join(root, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", err
+	}
+	// Not go.mod: the go command locks that one itself, and would wait for us.
+	lock, err := os.Open(bin)
 	if err != nil {
 		return "", err
 	}
 	defer lock.Close()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("lock go.mod: %w", err)
-	}
-	bin := filepath.Join(root, "bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		return "", err
+		return "", fmt.Errorf("lock %s: %w", bin, err)
 	}
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin+"/", "./cmd/...")
 	build.Dir = root

@@ -64,6 +64,14 @@ func Program(name string) Requirement {
 	}}
 }
 
+// File is met when the file exists, such as the header of a C library.
+func File(name string) Requirement {
+	return Requirement{"file " + name, func() bool {
+		_, err := os.Stat(name)
+		return err == nil
+	}}
+}
+
 // Requires skips the test unless every requirement is met, and names all that
 // are not.
 func Requires(t testing.TB, requirements ...Requirement) {

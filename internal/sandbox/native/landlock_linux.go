@@ -136,7 +136,8 @@ func rightsOf(r *spec.LandlockRule) uint64 {
 
 // streamRights are the rights to open one of the command's own streams again,
 // through /dev/stdout and its kin: what the stream itself can do, if it is a
-// file. Pipes, sockets and terminals need no rule.
+// file or a device such as /dev/null or a terminal. Pipes and sockets need no
+// rule.
 func streamRights(fd int) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -149,15 +150,19 @@ func streamRights(fd int) (uint64, error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR || flags&unix.O_PATH != 0 {
 		return 0, ErrDirectory
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	var access uint64
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFCHR:
+		access = rightsDevice
+	default:
 		return 0, nil
 	}
-	switch flags & unix.O_ACCMODE {
-	case unix.O_RDONLY:
-		return unix.LANDLOCK_ACCESS_FS_READ_FILE, nil
-	case unix.O_WRONLY:
-		return unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE, nil
-	default:
-		return unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE, nil
+	if flags&unix.O_ACCMODE != unix.O_WRONLY {
+		access |= unix.LANDLOCK_ACCESS_FS_READ_FILE
 	}
+	if flags&unix.O_ACCMODE != unix.O_RDONLY {
+		access |= unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	return access, nil
 }

@@ -116,6 +116,10 @@ func TestStopAndContinueAreReported(t *testing.T) {
 		if err := p.Signal(unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
+		// A stop signal wipes out a continue that is still on its way.
+		if msg, ok := p.read(); !ok || !unix.WaitStatus(msg).Continued() {
+			t.Fatalf("got %#x, %v, want a continue", msg, ok)
+		}
 	}
 	if err := p.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)

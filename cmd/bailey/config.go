@@ -1,0 +1,158 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	_ "embed"
+
+	"github.com/bailey-sandbox/bailey/docs/schema"
+	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+)
+
+// starter is the file that "config init" writes.
+//
+//go:embed starter.jsonc
+var starter string
+
+func runConfig(r *request) int {
+	if len(r.args) == 0 {
+		return fail(r.usage())
+	}
+	what := r.args[0]
+	if what != "validate" && len(r.args) > 1 {
+		return fail(r.usage())
+	}
+	switch what {
+	case "show":
+		return configShow(r)
+	case "init":
+		return configInit()
+	case "validate":
+		return configValidate(r, r.args[1:])
+	case "schema":
+		return answer(string(schema.JSON))
+	case "path":
+		return configPath(r)
+	}
+	return fail(r.usage())
+}
+
+// configShow prints where the policy comes from on stderr, and on stdout the
+// policy itself, which is a valid file.
+func configShow(r *request) int {
+	m, err := r.manager()
+	if err != nil {
+		return fail(err)
+	}
+	l := m.Loaded()
+	if !r.settledQuiet() {
+		text := describeChain(l)
+		for _, b := range l.Policy.Bounds {
+			text += "bound: every path must also be granted by " +
+				strings.TrimSpace(string(policy.Marshal(policy.Policy{Filesystem: b}, ""))) + "\n"
+		}
+		say(tagNote, text)
+	}
+	return answer(string(policy.Marshal(l.Policy, "  ")))
+}
+
+func configInit() int {
+	const name = "bailey.jsonc"
+	if _, err := os.Lstat("bailey.json"); err == nil {
+		return fail(errors.New("bailey.json is there already"))
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fail(errors.New(name + " is there already"))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	_, err = f.WriteString(starter)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fail(err)
+	}
+	say(tagNote, "wrote "+name+"; edit it, check it with: bailey config validate; then let it grant with: bailey trust")
+	return 0
+}
+
+// configValidate checks files, or without any the one that would be used.
+func configValidate(r *request, files []string) int {
+	c, err := r.config()
+	if err != nil {
+		return fail(err)
+	}
+	if len(files) == 0 {
+		file, err := usedFile(c)
+		if err != nil {
+			return fail(err)
+		}
+		if file == "" {
+			return fail(errors.New("there is no policy file here or above, nor one of your own; make one with: bailey config init"))
+		}
+		files = []string{file}
+	}
+	status := 0
+	for _, file := range files {
+		c.Settings, c.Preset, c.Policy = file, "", nil
+		if err := sandbox.New(c).Initialize(); err != nil {
+			status = fail(err)
+			continue
+		}
+		if !r.settledQuiet() {
+			say(tagNote, printable(file)+" is valid")
+		}
+	}
+	return status
+}
+
+// configPath prints the file a command here would run with, if there is one.
+func configPath(r *request) int {
+	c, err := r.config()
+	if err != nil {
+		return fail(err)
+	}
+	file, err := usedFile(c)
+	if err != nil {
+		return fail(err)
+	}
+	if file == "" {
+		return fail(errors.New("no policy file is used"))
+	}
+	return answer(file + "\n")
+}
+
+// usedFile is the file a command would run with, or "".
+func usedFile(c sandbox.Config) (string, error) {
+	if c.Settings != "" || c.Preset != "" || len(c.Policy) > 0 {
+		return c.Settings, nil
+	}
+	facts, err := host.New()
+	if err != nil {
+		return "", err
+	}
+	dir := facts.Caller.Dir
+	if c.Dir != "" {
+		if dir, err = filepath.Abs(c.Dir); err != nil {
+			return "", err
+		}
+	}
+	file, err := policy.FindProject(dir)
+	if err != nil || file != "" {
+		return file, err
+	}
+	own := filepath.Join(sandbox.ConfigHome(facts.Caller.Home), "bailey", "bailey.jsonc")
+	if _, err := os.Stat(own); err == nil {
+		return own, nil
+	}
+	return "", nil
+}

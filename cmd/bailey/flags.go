@@ -1,0 +1,257 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/policy"
+)
+
+// request is what the arguments ask for.
+type request struct {
+	dir      string
+	settings string
+	preset   string
+	inline   []string
+	runtime  string
+	grants   policy.Policy // from --allow-read and its kin
+
+	line    string // -c
+	hasLine bool
+	shell   string
+	login   bool
+
+	debug   bool
+	quiet   bool
+	help    bool
+	version bool
+
+	verb *verb
+	args []string // of the verb; otherwise the command, or the arguments of -c
+
+	// Flags of verbs.
+	json   bool
+	yes    bool
+	list   bool
+	revoke string
+}
+
+// flag is one entry of the table that parsing, the help, the completions and
+// the manual page are made from.
+type flag struct {
+	long  string
+	short string // one letter, or ""
+	value string // what the value is called in the help, or "" if there is none
+	text  string
+	hint  hint
+	set   func(r *request, value string) error
+}
+
+// hint says what completes a flag's value.
+type hint int
+
+const (
+	hintNone hint = iota
+	hintFile
+	hintPath
+	hintPreset
+	hintRuntime
+	hintVariable
+	hintProgram
+)
+
+var flags = []flag{
+	{"settings", "s", "FILE", "use this policy file; nothing is searched", hintFile, func(r *request, v string) error { return setOnce(&r.settings, v) }},
+	{"preset", "t", "NAME", "use this preset; nothing is searched (see: bailey presets)", hintPreset, func(r *request, v string) error { return setOnce(&r.preset, v) }},
+	{"", "c", "LINE", "run a line of shell; words after it are its arguments", hintNone, func(r *request, v string) error { r.line, r.hasLine = v, true; return nil }},
+	{"shell", "", "PATH", "the shell for -c and for bailey shell (default: bash, else sh)", hintProgram, func(r *request, v string) error { return setOnce(&r.shell, v) }},
+	{"login", "", "", "make it a login shell", hintNone, func(r *request, _ string) error { r.login = true; return nil }},
+	{"allow-read", "", "PATH", "let the command read this file or directory", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.AllowRead, v) }},
+	{"allow-write", "", "PATH", "let the command read and write it", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.AllowWrite, v) }},
+	{"deny-read", "", "PATH", "hide it", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.DenyRead, v) }},
+	{"deny-write", "", "PATH", "keep it from being changed, whatever else is granted", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.DenyWrite, v) }},
+	{"env", "", "NAME[=VALUE]", "let a variable in, or set it", hintVariable, addVariable},
+	{"runtime", "", "NAME", "what carries the sandbox (default: auto)", hintRuntime, func(r *request, v string) error { return setOnce(&r.runtime, v) }},
+	{"dir", "", "DIR", "run in this directory instead of the current one", hintPath, func(r *request, v string) error { return setOnce(&r.dir, v) }},
+	{"policy", "", "JSON", "use this policy, given in place; of several, what all grant", hintNone, func(r *request, v string) error { r.inline = append(r.inline, v); return nil }},
+	{"debug", "d", "", "say what is done", hintNone, func(r *request, _ string) error { r.debug = true; return nil }},
+	{"quiet", "q", "", "say nothing but errors", hintNone, func(r *request, _ string) error { r.quiet = true; return nil }},
+	{"version", "v", "", "print the version", hintNone, func(r *request, _ string) error { r.version = true; return nil }},
+	{"help", "h", "", "print a short help", hintNone, func(r *request, _ string) error { r.help = true; return nil }},
+}
+
+// name is the flag as people write it.
+func (f *flag) name() string {
+	if f.long == "" {
+		return "-" + f.short
+	}
+	return "--" + f.long
+}
+
+var errEmpty = errors.New("must not be empty")
+
+func setOnce(to *string, v string) error {
+	if v == "" {
+		return errEmpty
+	}
+	*to = v
+	return nil
+}
+
+func addPath(to *[]string, v string) error {
+	if v == "" {
+		return errEmpty
+	}
+	p, err := absolute(v)
+	*to = append(*to, p)
+	return err
+}
+
+func addVariable(r *request, v string) error {
+	name, value, set := strings.Cut(v, "=")
+	if name == "" {
+		return errors.New("has no name before the =")
+	}
+	if !set {
+		r.grants.Env.Allow = append(r.grants.Env.Allow, name)
+		return nil
+	}
+	if r.grants.Env.Set == nil {
+		r.grants.Env.Set = map[string]string{}
+	}
+	r.grants.Env.Set[name] = value
+	return nil
+}
+
+// parse reads the arguments up to the first word of the command. From there on
+// they belong to the command and are not looked at.
+func parse(args []string) (*request, error) {
+	r := &request{}
+	for len(args) > 0 {
+		word := args[0]
+		switch {
+		case word == "--":
+			r.args = append(r.args, args[1:]...)
+			if r.verb != nil && !r.verb.command && len(args) > 1 {
+				return nil, fmt.Errorf("%s takes no command", r.verb.name)
+			}
+			return r, nil
+		case len(word) > 1 && word[0] == '-':
+			used, err := r.flag(args)
+			if err != nil {
+				return nil, err
+			}
+			args = args[used:]
+		case r.verb == nil && !r.hasLine && findVerb(word) != nil:
+			r.verb = findVerb(word)
+			args = args[1:]
+		case r.verb == nil || r.verb.command:
+			r.args = args
+			return r, nil
+		default:
+			r.args = append(r.args, word)
+			args = args[1:]
+		}
+	}
+	return r, nil
+}
+
+// flag reads the flag at the front and returns how many words it took.
+func (r *request) flag(args []string) (int, error) {
+	word := args[0]
+	if !strings.HasPrefix(word, "--") {
+		return r.shortFlags(args)
+	}
+	name, value, given := strings.Cut(word[2:], "=")
+	f := r.findFlag(func(f *flag) bool { return f.long == name && name != "" })
+	if f == nil {
+		return 0, r.unknownFlag(word, name)
+	}
+	switch {
+	case f.value == "" && given:
+		return 0, fmt.Errorf("--%s takes no value", name)
+	case f.value == "" || given:
+		return 1, r.apply(f, value)
+	case len(args) < 2:
+		return 0, fmt.Errorf("--%s wants a value: --%s %s", name, name, f.value)
+	}
+	return 2, r.apply(f, args[1])
+}
+
+// shortFlags reads a word of letters. The last may take a value: the rest of
+// the word, or the next one.
+func (r *request) shortFlags(args []string) (int, error) {
+	letters := args[0][1:]
+	for i := range len(letters) {
+		letter := letters[i : i+1]
+		f := r.findFlag(func(f *flag) bool { return f.short == letter })
+		if f == nil {
+			return 0, r.unknownFlag(args[0], letters)
+		}
+		if f.value == "" {
+			if err := r.apply(f, ""); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if rest := letters[i+1:]; rest != "" {
+			return 1, r.apply(f, rest)
+		}
+		if len(args) < 2 {
+			return 0, fmt.Errorf("-%s wants a value: -%s %s", letter, letter, f.value)
+		}
+		return 2, r.apply(f, args[1])
+	}
+	return 1, nil
+}
+
+func (r *request) apply(f *flag, value string) error {
+	if err := f.set(r, value); err != nil {
+		return fmt.Errorf("%s %s: %w", f.name(), printable(value), err)
+	}
+	return nil
+}
+
+func (r *request) findFlag(is func(*flag) bool) *flag {
+	for i := range flags {
+		if is(&flags[i]) {
+			return &flags[i]
+		}
+	}
+	if r.verb != nil {
+		for i := range r.verb.flags {
+			if is(&r.verb.flags[i]) {
+				return &r.verb.flags[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (r *request) unknownFlag(word, name string) error {
+	known := r.longNames()
+	word, _, _ = strings.Cut(word, "=")
+	text := "unknown flag " + printable(word)
+	if near := policy.Nearest(name, known); near != "" && len(name) > 1 {
+		text += "; did you mean --" + near + "?"
+	} else {
+		text += "; see: bailey --help"
+	}
+	return errors.New(text)
+}
+
+func (r *request) longNames() []string {
+	all := flags
+	if r.verb != nil {
+		all = slices.Concat(flags, r.verb.flags)
+	}
+	var names []string
+	for _, f := range all {
+		if f.long != "" {
+			names = append(names, f.long)
+		}
+	}
+	return names
+}

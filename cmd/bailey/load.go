@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/trace"
+)
+
+// launch compiles and runs a command, and returns the exit status.
+func launch(r *request, argv []string, log *trace.Log) int {
+	if insideSandbox() {
+		return fail(errInside)
+	}
+	p, err := prepare(log)
+	if err != nil {
+		return startFailed(nil, err)
+	}
+	m, err := r.manager()
+	if err != nil {
+		p.abandon()
+		return fail(err)
+	}
+	log.Mark("policy")
+	s, err := m.Compile(argv)
+	if err != nil {
+		p.abandon()
+		return fail(err)
+	}
+	log.Mark("spec")
+	r.announce(m.Loaded(), s)
+	return p.run(r, s)
+}
+
+// manager finds the effective policy.
+func (r *request) manager() (*sandbox.Manager, error) {
+	c, err := r.config()
+	if err != nil {
+		return nil, err
+	}
+	m := sandbox.New(c)
+	return m, m.Initialize()
+}
+
+// config says where the policy is, from flags and environment.
+func (r *request) config() (sandbox.Config, error) {
+	c := sandbox.Config{Dir: r.dir, Settings: r.settings, Preset: r.preset, Policy: r.inline}
+	if c.Settings == "" && c.Preset == "" && len(c.Policy) == 0 {
+		c.Settings, c.Preset = os.Getenv("BAILEY_SETTINGS"), os.Getenv("BAILEY_PRESET")
+		if c.Settings != "" && c.Preset != "" {
+			return c, errors.New("BAILEY_SETTINGS and BAILEY_PRESET are both set; unset one")
+		}
+	}
+	if c.Settings != "" && c.Preset != "" {
+		return c, errors.New("--settings and --preset exclude each other; a file can extend a preset")
+	}
+	if len(c.Policy) > 0 && (c.Settings != "" || c.Preset != "") {
+		return c, errors.New("--policy excludes --settings and --preset; it can extend them")
+	}
+	var err error
+	if c.Settings != "" {
+		if c.Settings, err = filepath.Abs(c.Settings); err != nil {
+			return c, err
+		}
+	}
+	c.Overrides, err = r.overrides()
+	return c, err
+}
+
+// overrides are the grants of the command line, held to the same rules as a
+// file.
+func (r *request) overrides() (policy.Policy, error) {
+	p := r.grants
+	if r.runtime != "" {
+		p.Runtime = &r.runtime
+	}
+	if p.Filesystem.AllowRead == nil && p.Filesystem.AllowWrite == nil && p.Filesystem.DenyRead == nil &&
+		p.Filesystem.DenyWrite == nil && p.Env.Allow == nil && p.Env.Set == nil && p.Runtime == nil {
+		return p, nil
+	}
+	if _, err := policy.Parse("command line", policy.Marshal(p, "")); err != nil {
+		var e *policy.Error
+		if errors.As(err, &e) {
+			e.Line = 0 // there are no lines to count
+		}
+		return p, err
+	}
+	return p, nil
+}
+
+// announce says on stderr what the command will not find as its user expects.
+func (r *request) announce(l *policy.Loaded, s *spec.Spec) {
+	if r.settledDebug() {
+		say(tagNote, describeChain(l)+describeSpec(s))
+	}
+	if r.settledQuiet() {
+		return
+	}
+	if l.Project != "" && l.Status != policy.Trusted {
+		say(tagWarning, printable(l.Project)+": "+string(l.Status)+", so it can only take away; to let it grant: bailey trust")
+	}
+	for _, w := range s.Warnings {
+		say(tagWarning, w)
+	}
+	if len(s.DroppedEnv) > 0 {
+		names := strings.Join(s.DroppedEnv, " ")
+		say(tagWarning, "kept out, since they look like secrets: "+printable(names)+"; --env NAME lets one in")
+	}
+}
+
+func describeChain(l *policy.Loaded) string {
+	var b strings.Builder
+	for _, link := range l.Chain {
+		b.WriteString("policy: " + string(link.Kind) + " " + printable(link.Name))
+		if !link.Trusted {
+			b.WriteString(" (not trusted: only takes away)")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func describeSpec(s *spec.Spec) string {
+	return fmt.Sprintf("spec: %d mounts, %d landlock rules, network %s, directory %s\nprogram: %s\n",
+		len(s.Mounts), len(s.Landlock.Rules), s.Network, printable(s.Dir), printable(strings.Join(s.Exec, " ")))
+}
+
+func (r *request) settledQuiet() bool { return r.quiet || switchedOn("BAILEY_QUIET") }
+
+func (r *request) settledDebug() bool { return r.debug || switchedOn("BAILEY_DEBUG") }
+
+func switchedOn(variable string) bool {
+	v := os.Getenv(variable)
+	return v != "" && v != "0"
+}
+
+var errInside = errors.New("already inside a Bailey sandbox, which cannot be nested; run the command itself, it is confined already")
+
+// insideSandbox asks the one witness a sandbox cannot replace: the name of
+// process 1. The variable only spares everyone else the question.
+func insideSandbox() bool {
+	return os.Getenv("BAILEY") != "" && host.InSandbox()
+}

@@ -1,0 +1,74 @@
+// Command bailey runs a command with exactly the files, network, secrets and
+// resources it was granted.
+package main
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/bailey-sandbox/bailey/internal/trace"
+)
+
+// Exit statuses that are not the command's own.
+const (
+	exitTimeout     = 124 // the policy's timeout ended it, as timeout(1) says
+	exitOwn         = 125 // an error of Bailey's own; the command did not run
+	exitNotRunnable = 126 // the program was found and could not be executed
+	exitNotFound    = 127
+	exitSignal      = 128 // plus the number of the signal
+)
+
+// isProgram is false in the tests of this package.
+var isProgram = true
+
+// init is the whole program. The sandbox dies with the thread that started it,
+// so this goroutine must stay on one thread. While packages are initialised
+// the runtime keeps it on the main thread; runtime.LockOSThread in main would
+// mean the same, but starts one more thread, which every command would pay for.
+func init() {
+	if !isProgram {
+		return
+	}
+	log := openTrace()
+	log.Mark("program start")
+	status := start(os.Args[1:], log)
+	if err := log.Close(); err != nil {
+		say(tagError, "BAILEY_TRACE: "+err.Error())
+	}
+	os.Exit(status)
+}
+
+func main() {}
+
+func openTrace() *trace.Log {
+	file := os.Getenv("BAILEY_TRACE")
+	if file == "" {
+		return nil
+	}
+	begin, _ := strconv.ParseInt(os.Getenv("BAILEY_TRACE_START"), 10, 64) // 0: not known
+	return trace.Open(file, begin)
+}
+
+// start does what the arguments ask for and returns the exit status.
+func start(args []string, log *trace.Log) int {
+	r, err := parse(args)
+	if err != nil {
+		return fail(err)
+	}
+	switch {
+	case r.help && r.verb == nil:
+		return answer(helpText())
+	case r.help:
+		return answer(verbHelp(r.verb))
+	case r.version:
+		return answer(versionLine())
+	case r.verb != nil:
+		r.hintProgram()
+		return r.verb.run(r)
+	}
+	argv, err := r.command()
+	if err != nil {
+		return fail(err)
+	}
+	return launch(r, argv, log)
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/signals"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/terminal"
+	"github.com/bailey-sandbox/bailey/internal/trace"
+)
+
+// prepared is a sandbox on the way, and the caller's terminal.
+type prepared struct {
+	embryo *native.Embryo
+	tty    *terminal.Session
+}
+
+// prepare begins the part of a sandbox that no policy changes, so that it is
+// made while this process reads and compiles the policy.
+func prepare(log *trace.Log) (*prepared, error) {
+	streams := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+	tty, err := terminal.Open(streams)
+	if err != nil {
+		return nil, err
+	}
+	o := native.Options{Streams: streams, Trace: log}
+	if tty != nil {
+		o.Terminal = &native.Terminal{Streams: tty.Streams, Termios: &tty.Termios, Size: &tty.Size}
+	}
+	embryo, err := native.Begin(o)
+	return &prepared{embryo, tty}, err
+}
+
+func (p *prepared) abandon() { p.embryo.Abandon() }
+
+// run runs a Spec to its end and returns the exit status.
+func (p *prepared) run(r *request, s *spec.Spec) int {
+	proc, err := p.embryo.Start(s)
+	if err != nil {
+		return startFailed(s, err)
+	}
+	// From here on the command runs. What follows happens beside it and adds
+	// nothing to its start; a signal before this ends everything, as it would
+	// end a program that has not installed its handlers yet.
+	tty := p.tty
+	if tty != nil {
+		defer tty.Suspend() // also when something here panics
+		tty.Attach(proc.Terminal)
+	}
+	forwardSignals(proc, tty)
+	expired := limitTime(proc, s.TimeoutMillis)
+	state := wait(proc, tty)
+	if tty != nil {
+		tty.Close() // before anything is said
+	}
+	if r.settledDebug() {
+		say(tagNote, "the command ended: "+describeState(state))
+	}
+	return exitStatus(state, expired.Load(), s.TimeoutMillis)
+}
+
+// wait returns how the command ended. When it stops, this process stops.
+func wait(p *native.Process, tty *terminal.Session) native.State {
+	for {
+		state := p.Wait()
+		if !state.Stopped() {
+			return state
+		}
+		if tty != nil {
+			tty.Suspend()
+		}
+		stopSelf(unix.Signal(state.Wait.StopSignal()), tty != nil && tty.Alone())
+		if tty != nil {
+			tty.Resume()
+		}
+		_ = p.Signal(unix.SIGCONT)
+		if tty != nil {
+			_ = p.Signal(unix.SIGWINCH) // a full-screen program paints again
+		}
+	}
+}
+
+// stopSelf stops this process in the way the command was stopped, and returns
+// when it is continued. If the command had the terminal for itself, Ctrl-Z was
+// meant for the whole job, of which the caller's terminal knew nothing.
+//
+// It must run on the main thread, which the kernel prefers for signals: then
+// the stop happens before kill returns.
+func stopSelf(sig unix.Signal, job bool) {
+	pid := unix.Getpid()
+	if sig == unix.SIGSTOP {
+		_ = unix.Kill(pid, sig)
+		return
+	}
+	if job {
+		pid = 0
+	}
+	// A job without a shell that could continue it does not stop by default.
+	signals.WithDefault(sig, func() { _ = unix.Kill(pid, sig) })
+}
+
+// forwardSignals passes on what people and programs send. What faults cause
+// stays this process's own.
+func forwardSignals(p *native.Process, tty *terminal.Session) {
+	pidfd, err := unix.PidfdOpen(p.Pid, 0)
+	if err != nil {
+		return // the command has ended, or the kernel has no memory left
+	}
+	signals.Forward(pidfd, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
+		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP)
+	if tty == nil {
+		signals.Forward(pidfd, unix.SIGCONT, unix.SIGWINCH)
+		return
+	}
+	go followTerminal(p, tty)
+}
+
+// followTerminal does what signals about the caller's terminal ask for.
+func followTerminal(p *native.Process, tty *terminal.Session) {
+	arrived := make(chan os.Signal, 16)
+	signal.Notify(arrived, unix.SIGWINCH, unix.SIGCONT)
+	tty.Resize() // it may have changed before
+	for sig := range arrived {
+		if sig == unix.SIGWINCH {
+			tty.Resize()
+			continue
+		}
+		tty.Resume()
+		_ = p.Signal(unix.SIGCONT) // fails only when the command has ended
+	}
+}
+
+// limitTime ends the command after a while: first it is asked, then killed.
+func limitTime(p *native.Process, millis int64) *atomic.Bool {
+	const grace = 2 * time.Second
+	expired := new(atomic.Bool)
+	if millis > 0 {
+		time.AfterFunc(time.Duration(millis)*time.Millisecond, func() {
+			expired.Store(true)
+			_ = p.Signal(unix.SIGTERM)
+			_ = p.Signal(unix.SIGCONT)
+			time.AfterFunc(grace, func() { _ = p.Kill() })
+		})
+	}
+	return expired
+}
+
+func exitStatus(state native.State, expired bool, millis int64) int {
+	ws := state.Wait
+	switch {
+	case expired:
+		say(tagError, "timed out after "+(time.Duration(millis)*time.Millisecond).String())
+		return exitTimeout
+	case state.Killed:
+		say(tagError, "the sandbox was killed from outside")
+		return exitSignal + int(unix.SIGKILL)
+	case ws.Signaled():
+		return exitSignal + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+func describeState(state native.State) string {
+	switch {
+	case state.Killed:
+		return "killed from outside"
+	case state.Wait.Signaled():
+		return "signal " + unix.SignalName(state.Wait.Signal())
+	}
+	return "status " + strconv.Itoa(state.Wait.ExitStatus())
+}
+
+// startFailed says why nothing ran.
+func startFailed(s *spec.Spec, err error) int {
+	var refused *native.LaunchError
+	var exec *native.ExecError
+	switch {
+	case errors.As(err, &refused):
+		say(tagError, err.Error())
+		explainLaunch(refused)
+		return exitOwn
+	case errors.As(err, &exec):
+		return explainExec(s, exec)
+	}
+	return fail(err)
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

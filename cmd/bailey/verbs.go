@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/bailey-sandbox/bailey/internal/policy"
+)
+
+// verb is a word that is not taken for a program. There are few, and a program
+// of the same name is reached with --.
+type verb struct {
+	name string
+	args string // how the rest looks
+	text string
+	// command says that what follows is a command, with flags of its own.
+	command bool
+	words   []string // what completes the first argument
+	flags   []flag
+	run     func(*request) int
+}
+
+// findVerb and the table of verbs depend on each other through the functions
+// in the table, so that the table is a function.
+func verbs() []verb {
+	return []verb{
+		{name: "shell", text: "a shell in the sandbox", run: runShell},
+		{name: "explain", args: "[--json] [-- CMD…]", text: "what a command would get, and why", command: true, run: runExplain, flags: []flag{
+			{"json", "", "", "print the compiled form, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
+		}},
+		{name: "config", args: "show|init|validate [FILE…]|schema|path", text: "the effective policy; a first file; checks; the JSON Schema", words: []string{"show", "init", "validate", "schema", "path"}, run: runConfig},
+		{name: "trust", args: "[FILE] [--yes] | --list | --revoke FILE", text: "let a project's policy grant something", run: runTrust, flags: []flag{
+			{"yes", "y", "", "do not ask", hintNone, func(r *request, _ string) error { r.yes = true; return nil }},
+			{"list", "", "", "list the files that are trusted", hintNone, func(r *request, _ string) error { r.list = true; return nil }},
+			{"revoke", "", "FILE", "trust this file no longer", hintFile, func(r *request, v string) error { return setOnce(&r.revoke, v) }},
+		}},
+		{name: "presets", args: "[show NAME]", text: "policies that come with Bailey", words: []string{"show"}, run: runPresets},
+		{name: "completion", args: "bash|zsh|fish", text: "completions for a shell", words: []string{"bash", "zsh", "fish"}, run: runCompletion},
+		{name: "man", text: "the manual page, as roff", run: runMan},
+		{name: "help", args: "[VERB]", text: "this text", run: runHelp},
+		{name: "version", text: "the version", run: func(r *request) int { return r.plain(versionLine()) }},
+		{name: "box", text: "resident sandboxes (not in this version)", command: true, run: func(*request) int { return later("box", "resident sandboxes") }},
+		{name: "ws", text: "workspaces (not in this version)", command: true, run: func(*request) int { return later("ws", "workspaces") }},
+	}
+}
+
+// isVerb decides without the table, which the way to a command never needs.
+func isVerb(name string) bool {
+	switch name {
+	case "shell", "explain", "config", "trust", "presets", "completion", "man", "help", "version", "box", "ws":
+		return true
+	}
+	return false
+}
+
+func findVerb(name string) *verb {
+	if !isVerb(name) {
+		return nil
+	}
+	for _, v := range verbs() {
+		if v.name == name {
+			return &v
+		}
+	}
+	return nil
+}
+
+// hintProgram says how to get a program that a verb hides.
+func (r *request) hintProgram() {
+	if path := lookPath(r.verb.name); path != "" && !r.settledQuiet() {
+		say(tagNote, "running the verb '"+r.verb.name+"'; for the program use: bailey -- "+r.verb.name)
+	}
+}
+
+// plain answers for a verb that takes no arguments.
+func (r *request) plain(text string) int {
+	if err := r.noArguments(); err != nil {
+		return fail(err)
+	}
+	return answer(text)
+}
+
+func (r *request) noArguments() error {
+	if len(r.args) > 0 {
+		return fmt.Errorf("%s takes no argument %s", r.verb.name, printable(r.args[0]))
+	}
+	return nil
+}
+
+// usage is the error for arguments a verb does not know.
+func (r *request) usage() error {
+	return errors.New("usage: bailey " + r.verb.name + " " + r.verb.args)
+}
+
+func later(name, what string) int {
+	return fail(errors.New(name + ": " + what + " are not part of this version; for a program of that name use: bailey -- " + name))
+}
+
+func runHelp(r *request) int {
+	switch {
+	case len(r.args) == 0:
+		return answer(helpText())
+	case len(r.args) == 1 && isVerb(r.args[0]):
+		return answer(verbHelp(findVerb(r.args[0])))
+	}
+	return fail(fmt.Errorf("help: there is no verb %s; see: bailey help", printable(r.args[0])))
+}
+
+func runPresets(r *request) int {
+	switch {
+	case len(r.args) == 0:
+		text := ""
+		for _, name := range policy.PresetNames() {
+			text += fmt.Sprintf("%-12s %s\n", name, policy.PresetSummary(name))
+		}
+		return answer(text)
+	case len(r.args) == 2 && r.args[0] == "show":
+		data, ok := policy.Preset(r.args[1])
+		if !ok {
+			return fail(unknownPreset(r.args[1]))
+		}
+		return answer(string(data))
+	}
+	return fail(r.usage())
+}
+
+func unknownPreset(name string) error {
+	text := "there is no preset " + printable(name)
+	if near := policy.Nearest(name, policy.PresetNames()); near != "" {
+		return errors.New(text + "; did you mean " + near + "?")
+	}
+	return errors.New(text + "; see: bailey presets")
+}
+
+func runShell(r *request) int {
+	if err := r.noArguments(); err != nil {
+		return fail(err)
+	}
+	shell := r.shell
+	if shell == "" {
+		shell = os.Getenv("SHELL")
+		if _, err := os.Stat(shell); err != nil {
+			shell = defaultShell()
+		}
+	}
+	argv := []string{shell}
+	if r.login {
+		argv = append(argv, "-l")
+	}
+	return launch(r, argv, nil)
+}

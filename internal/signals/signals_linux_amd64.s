@@ -1,0 +1,29 @@
+#include "textflag.h"
+
+// The kernel calls this with the signal's number in DI. It restores every
+// register afterwards, so that none needs to be kept.
+TEXT ·handler(SB), NOSPLIT|NOFRAME, $0
+	MOVL DI, SI
+	MOVL ·target(SB), DI
+	XORL DX, DX
+	XORL R10, R10
+	MOVL $424, AX // pidfd_send_signal
+	SYSCALL
+	RET
+
+TEXT ·restorer(SB), NOSPLIT|NOFRAME, $0
+	MOVL $15, AX // rt_sigreturn
+	SYSCALL
+	INT  $3 // does not return
+
+// func handlerAddr() uintptr
+TEXT ·handlerAddr(SB), NOSPLIT, $0-8
+	LEAQ ·handler(SB), AX
+	MOVQ AX, ret+0(FP)
+	RET
+
+// func restorerAddr() uintptr
+TEXT ·restorerAddr(SB), NOSPLIT, $0-8
+	LEAQ ·restorer(SB), AX
+	MOVQ AX, ret+0(FP)
+	RET

@@ -1,0 +1,56 @@
+package signals
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSignalsReachTheOtherProcess(t *testing.T) {
+	for _, sig := range []unix.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM} {
+		child := exec.Command("sleep", "60")
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pidfd, err := unix.PidfdOpen(child.Process.Pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := swap(sig, nil)
+		Forward(pidfd, sig)
+		if err := unix.Kill(os.Getpid(), sig); err != nil {
+			t.Fatal(err)
+		}
+		child.Wait()
+		swap(sig, &before)
+		unix.Close(pidfd)
+		if ws := child.ProcessState.Sys().(syscall.WaitStatus); ws.Signal() != sig {
+			t.Errorf("%v: the other process ended with %v", sig, child.ProcessState)
+		}
+	}
+}
+
+func TestIgnoredSignalsAreNotForwarded(t *testing.T) {
+	signal.Ignore(unix.SIGHUP)
+	defer signal.Reset(unix.SIGHUP)
+	Forward(-1, unix.SIGHUP)
+	if got := swap(unix.SIGHUP, nil); got.handler != ignored {
+		t.Errorf("handler is %#x", got.handler)
+	}
+}
+
+func TestWithDefaultPutsTheActionBack(t *testing.T) {
+	before := swap(unix.SIGUSR1, nil)
+	WithDefault(unix.SIGUSR1, func() {
+		if got := swap(unix.SIGUSR1, nil); got.handler != 0 {
+			t.Errorf("handler is %#x, want the default", got.handler)
+		}
+	})
+	if after := swap(unix.SIGUSR1, nil); after != before {
+		t.Errorf("got %+v, want %+v", after, before)
+	}
+}

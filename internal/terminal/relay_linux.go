@@ -1,0 +1,174 @@
+package terminal
+
+import (
+	"bytes"
+
+	"golang.org/x/sys/unix"
+)
+
+const bufferSize = 32 << 10
+
+// relayOutput copies until the command's terminal has no user left.
+func (s *Session) relayOutput() {
+	defer close(s.done)
+	defer s.giveBackOnPanic()
+	buf := make([]byte, bufferSize)
+	for {
+		n, err := unix.Read(s.master, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 || err != nil {
+			return
+		}
+		data := buf[:n]
+		if s.shared {
+			s.sync()
+			data = s.withoutEcho(data)
+		}
+		// Nobody may be listening any more; the command is still read, so that
+		// it does not wait for ever.
+		_ = writeAll(s.out, data)
+	}
+}
+
+// watchInput asks to be woken once for each arrival of input. To be woken for
+// as long as there is some would mean to turn in circles in the background,
+// where it must be left to others.
+func (s *Session) watchInput() bool {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	s.events = fd
+	s.mu.Unlock()
+	return unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, s.in, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}) == nil
+}
+
+// rearm wakes relayInput for input that is there already.
+func (s *Session) rearm() {
+	s.mu.Lock()
+	fd := s.events
+	s.mu.Unlock()
+	if fd >= 0 {
+		_ = unix.EpollCtl(fd, unix.EPOLL_CTL_MOD, s.in, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
+	}
+}
+
+// relayInput copies what is typed while it is meant for the command. It ends
+// with the terminal, or never: the process does not wait for it.
+func (s *Session) relayInput() {
+	defer s.giveBackOnPanic()
+	buf := make([]byte, bufferSize)
+	var event [1]unix.EpollEvent
+	for {
+		if _, err := unix.EpollWait(s.events, event[:], -1); err == unix.EINTR {
+			continue
+		} else if err != nil {
+			return
+		}
+		for s.sync() {
+			ready, ok := readable(s.in)
+			if !ok {
+				return
+			}
+			if !ready {
+				break
+			}
+			n, err := unix.Read(s.in, buf)
+			if err == unix.EINTR || err == unix.EAGAIN {
+				continue
+			}
+			if err != nil || writeAll(s.master, s.typed(buf[:n])) != nil {
+				return
+			}
+		}
+	}
+}
+
+// typed returns the bytes that make the command's terminal see what the
+// caller's has seen. In line mode an end of file comes as nothing, or as a line
+// without its end.
+func (s *Session) typed(data []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.takesLines() {
+		return data
+	}
+	if s.echoes() {
+		s.echo = append(s.echo, data...)
+	}
+	if len(data) == 0 || data[len(data)-1] != '\n' {
+		return append(data[:len(data):len(data)], s.Termios.Cc[unix.VEOF])
+	}
+	return data
+}
+
+// withoutEcho takes out what the command's terminal echoes after the caller's
+// has echoed it already. The echo may stand anywhere among the command's own
+// output.
+func (s *Session) withoutEcho(data []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.echo) > 0 {
+		line := s.echo
+		if i := bytes.IndexByte(s.echo, '\n'); i >= 0 {
+			line = s.echo[:i+1]
+		}
+		i := bytes.Index(data, line)
+		if i < 0 {
+			break
+		}
+		data = append(data[:i], data[i+len(line):]...)
+		s.echo = s.echo[len(line):]
+	}
+	// What is not echoed soon never will be.
+	if len(s.echo) > bufferSize {
+		s.echo = nil
+	}
+	return data
+}
+
+// giveBackOnPanic keeps a defect here from leaving the terminal raw.
+func (s *Session) giveBackOnPanic() {
+	if v := recover(); v != nil {
+		s.Suspend()
+		panic(v)
+	}
+}
+
+// readable says whether a read would return at once, and false for ok if the
+// terminal is gone.
+func readable(fd int) (ready, ok bool) {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(fds, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || fds[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
+			return false, false
+		}
+		return fds[0].Revents&unix.POLLIN != 0, true
+	}
+}
+
+func writeAll(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if err == unix.EINTR {
+			continue
+		}
+		if err == unix.EAGAIN {
+			// Another program made the terminal non-blocking for everyone.
+			_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1)
+			n = 0
+		}
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -102,7 +103,7 @@ func (d descriptor) Read(p []byte) (int, error) {
 
 func ignoringEINTR(call func() (int, error)) (int, error) {
 	for {
-		if n, err := call(); err != unix.EINTR {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

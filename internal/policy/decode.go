@@ -118,12 +118,13 @@ func deepBracket(b []byte) int {
 				}
 			}
 		case '/':
-			end := ""
-			if bytes.HasPrefix(b[i:], []byte("//")) {
+			var end string
+			switch {
+			case bytes.HasPrefix(b[i:], []byte("//")):
 				end = "\n"
-			} else if bytes.HasPrefix(b[i:], []byte("/*")) {
+			case bytes.HasPrefix(b[i:], []byte("/*")):
 				end = "*/"
-			} else {
+			default:
 				continue
 			}
 			n := bytes.Index(b[i+2:], []byte(end))

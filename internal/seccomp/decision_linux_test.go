@@ -123,7 +123,9 @@ func socketSamples(families []uint32) []sample {
 			for _, above := range []uint64{0, garbage} {
 				list = append(list, sample{
 					fmt.Sprintf("socket %#x protocol %#x", above|family, protocol),
-					unix.SYS_SOCKET, [6]uint64{above | family, 1, protocol}, want,
+					unix.SYS_SOCKET,
+					[6]uint64{above | family, 1, protocol},
+					want,
 				})
 			}
 		}

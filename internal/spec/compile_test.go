@@ -364,8 +364,12 @@ func TestExecuteIsLimitedToNamedAndSystemPaths(t *testing.T) {
 		path        string
 		plain, both bool
 	}{
-		{"/usr/bin/x", true, true}, {"/home/u/p/tools/x", true, false}, {"/home/u/.nvm/x", true, true},
-		{"/home/u/p/x", false, false}, {"/tmp/x", false, false}, {"/opt/x", false, false},
+		{"/usr/bin/x", true, true},
+		{"/home/u/p/tools/x", true, false},
+		{"/home/u/.nvm/x", true, true},
+		{"/home/u/p/x", false, false},
+		{"/tmp/x", false, false},
+		{"/opt/x", false, false},
 	} {
 		if got := executable(s, tc.path); got != tc.plain {
 			t.Errorf("%s executable: %v, want %v", tc.path, got, tc.plain)

@@ -88,8 +88,10 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 func TestEnvironmentAlwaysHas(t *testing.T) {
 	s := compileEnv(t, policy.Env{Set: map[string]string{"EXTRA": "1", "LD_PRELOAD": "/lib/x.so", "BAILEY": "0"}},
 		"PATH=:/usr/bin:rel:/bin/:./x", "USER=ann", "SHELL=/bin/zsh", "TMPDIR=/home/u/tmp", "PWD=/elsewhere", "HOME=/other", "BAILEY=7")
-	want := []string{"BAILEY=1", "EXTRA=1", "HOME=/home/u", "LD_PRELOAD=/lib/x.so", "LOGNAME=ann", "PATH=/usr/bin:/bin/", "PWD=/home/u/p",
-		"SHELL=/bin/zsh", "TMPDIR=/tmp", "USER=ann"}
+	want := []string{
+		"BAILEY=1", "EXTRA=1", "HOME=/home/u", "LD_PRELOAD=/lib/x.so", "LOGNAME=ann", "PATH=/usr/bin:/bin/", "PWD=/home/u/p",
+		"SHELL=/bin/zsh", "TMPDIR=/tmp", "USER=ann",
+	}
 	if !slices.Equal(s.Env, want) {
 		t.Errorf("got %q, want %q", s.Env, want)
 	}

@@ -69,8 +69,10 @@ func goldenCases() []goldenCase {
 		"/home/u/.cache/go-build/", "/home/u/go/credentials")
 	user := in(newSystem(project...), "/home/u/p/src")
 	user.unreadable["/etc/shadow"] = true
-	user.host.Environ = []string{"HOME=/home/u", "PATH=/usr/local/bin:/usr/bin:/bin:.", "LANG=C.UTF-8", "GITHUB_TOKEN=x",
-		"PIP_INDEX_URL=https://u:p@pip.example/", "TERM=xterm"}
+	user.host.Environ = []string{
+		"HOME=/home/u", "PATH=/usr/local/bin:/usr/bin:/bin:.", "LANG=C.UTF-8", "GITHUB_TOKEN=x",
+		"PIP_INDEX_URL=https://u:p@pip.example/", "TERM=xterm",
+	}
 
 	worktree := append(repository("/home/u/main/.git"),
 		"/home/u/p/.git=gitdir: /home/u/main/.git/worktrees/p\n",
@@ -88,7 +90,8 @@ func goldenCases() []goldenCase {
 		AllowExecute: []string{"bin"}, StrictDenyRead: new(true),
 	}}
 	everything := policy.Policy{Filesystem: policy.Filesystem{
-		DefaultDenyRead: new(false), DenyRead: []string{"~"}, AllowRead: []string{"~/.gitconfig"}, AllowWrite: []string{"."}}}
+		DefaultDenyRead: new(false), DenyRead: []string{"~"}, AllowRead: []string{"~/.gitconfig"}, AllowWrite: []string{"."},
+	}}
 	open := basicPolicy()
 	open.Network.AllowedDomains = []string{"*"}
 	network := newSystem(repository("/home/u/p/.git")...)

@@ -54,8 +54,10 @@ func (c *compiler) executeRules() {
 		for _, r := range l.execute {
 			a, m := c.spec.Access(r.path)
 			if m.showsHost() && c.executable(r.path) {
-				c.spec.Landlock.add(LandlockRule{Path: r.path, File: r.info.Type != TypeDirectory,
-					Read: true, Write: a > AccessRead, Execute: true})
+				c.spec.Landlock.add(LandlockRule{
+					Path: r.path, File: r.info.Type != TypeDirectory,
+					Read: true, Write: a > AccessRead, Execute: true,
+				})
 			}
 		}
 	}

@@ -180,8 +180,10 @@ func (b *builder) place(p *point, later []point) {
 	case p.access != AccessNone:
 		// A single file cannot have private writes; where it is granted apart
 		// from its directory it is shown read-only.
-		b.add(Mount{Kind: Bind, Target: p.path, Source: p.path, Write: p.access == AccessWrite,
-			File: p.info.Type != TypeDirectory, Why: b.c.why(p)})
+		b.add(Mount{
+			Kind: Bind, Target: p.path, Source: p.path, Write: p.access == AccessWrite,
+			File: p.info.Type != TypeDirectory, Why: b.c.why(p),
+		})
 	}
 }
 
@@ -321,8 +323,10 @@ func (c *compiler) placeDevices() {
 		case r.missing:
 			c.refuse(key, entry, "does not exist", "remove it")
 		default:
-			c.spec.Mounts = append(c.spec.Mounts, Mount{Kind: Bind, Target: r.path, Source: r.path, Write: true,
-				File: r.info.Type != TypeDirectory, Devices: true, Why: key + " " + entry})
+			c.spec.Mounts = append(c.spec.Mounts, Mount{
+				Kind: Bind, Target: r.path, Source: r.path, Write: true,
+				File: r.info.Type != TypeDirectory, Devices: true, Why: key + " " + entry,
+			})
 			for _, l := range r.links {
 				if below("/dev", l.path) {
 					c.spec.Mounts = append(c.spec.Mounts, Mount{Kind: Symlink, Target: l.path, Source: l.text, Why: "link"})

@@ -217,8 +217,10 @@ func FuzzCompile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, allow, deny, write, denyWrite, private, program, env string) {
 		facts := forest()
 		facts.host.Environ = []string{env}
-		p := policy.Policy{Filesystem: policy.Filesystem{AllowRead: []string{allow}, DenyRead: []string{deny}, AllowWrite: []string{write},
-			DenyWrite: []string{denyWrite}, PrivateWrite: []string{private}}}
+		p := policy.Policy{Filesystem: policy.Filesystem{
+			AllowRead: []string{allow}, DenyRead: []string{deny}, AllowWrite: []string{write},
+			DenyWrite: []string{denyWrite}, PrivateWrite: []string{private},
+		}}
 		s, err := Compile(p, facts, Command{Argv: []string{program}})
 		if err != nil {
 			if err.Error() == "" {

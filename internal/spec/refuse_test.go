@@ -82,10 +82,10 @@ func TestRefusals(t *testing.T) {
 		f := newSystem(append(repository("/home/u/p/.git"), "/home/u/p/link -> /srv/data", "/srv/data/x", "/run/daemon.sock", "/opt/loop -> loop")...)
 		f.files["/run/daemon.sock"].Type = TypeSocket
 		_, err := Compile(p, f, Command{Argv: []string{"true"}})
-		var u *Unsupported
-		if !errors.As(err, &u) {
+		var refused *Refused
+		if !errors.As(err, &refused) {
 			t.Errorf("%s: got %v, want it refused", tc.key, err)
-		} else if u.Key != tc.key || u.Reason == "" || len(err.(*Refused).Reasons) != 1 {
+		} else if u := refused.Reasons[0]; u.Key != tc.key || u.Reason == "" || len(refused.Reasons) != 1 {
 			t.Errorf("got %v, want %s refused alone", err, tc.key)
 		}
 	}

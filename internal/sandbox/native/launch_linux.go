@@ -66,6 +66,7 @@ type shownMount struct {
 // the new one with what every sandbox has.
 func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) (umask cell) {
 	b.mark("clone")
+	b.mortal()
 	umask = b.descriptors(in)
 	b.namespaces()
 	if network == spec.NetworkNone {
@@ -108,6 +109,13 @@ func (l *launcher) build(umask cell) {
 	l.filter()
 	l.mark("seccomp")
 	l.exec()
+}
+
+// mortal ties the child to the launcher's thread. Should that have died before,
+// the child finds the other end of its pipe closed where it waits for the Spec.
+func (b *builder) mortal() {
+	b.begin(WallInit, "die with the launcher", "", "")
+	b.call(unix.SYS_PRCTL, num(unix.PR_SET_PDEATHSIG), num(int(unix.SIGKILL)), num(0), num(0), num(0))
 }
 
 // descriptors moves the streams and the launcher's pipe to their numbers and

@@ -34,10 +34,16 @@ var roles map[string]func(args []string) error
 
 func init() {
 	roles = map[string]func([]string) error{
-		"probe":    probe,
-		"launcher": launch,
+		"probe":       probe,
+		"launcher":    launch,
+		"reaper":      reaper,
+		"write-image": writeImage,
 	}
 }
+
+// noRaceSleep keeps a program built with the race detector from sleeping for a
+// second before it exits.
+const noRaceSleep = "GORACE=atexit_sleep_ms=0"
 
 func requireSandbox(t testing.TB) {
 	t.Helper()
@@ -61,7 +67,7 @@ func newSpec(t testing.TB, dir string, argv ...string) *spec.Spec {
 func specFor(self, dir string, argv ...string) *spec.Spec {
 	s := &spec.Spec{
 		Version: 1, Argv: argv, Exec: []string{argv[0]}, Dir: dir,
-		Env:      []string{"HOME=" + dir, "LC_ALL=C", "PATH=/usr/bin:/bin"},
+		Env:      []string{noRaceSleep, "HOME=" + dir, "LC_ALL=C", "PATH=/usr/bin:/bin"},
 		Identity: spec.Identity{UID: os.Geteuid(), GID: os.Getegid(), Full: os.Geteuid() == 0},
 		Network:  spec.NetworkNone,
 		Seccomp:  spec.Seccomp{Families: []string{"unix", "inet", "inet6", "netlink"}},

@@ -97,13 +97,7 @@ func begin(o Options, id spec.Identity, network spec.Network) (*Embryo, error) {
 		p.close()
 		return nil, err
 	}
-	e := &Embryo{
-		o: o, id: id, network: network, pipes: p, fail: new(failure), jump: new([2]uintptr),
-		proc:    &Process{pidfd: -1, status: p.status, trace: o.Trace},
-		prelude: builder{plan: newPlan(192), trace: o.Trace, tree: tree{made: make(map[string]bool, 64)}},
-	}
-	e.umask = e.prelude.prelude(p.in, id, network)
-	e.prelude.call(goOn, from(&e.jump[0]), from(&e.jump[1]))
+	e := newEmbryo(o, id, network, p)
 	if err := e.clone(); err != nil {
 		p.close()
 		return nil, err
@@ -123,6 +117,18 @@ func begin(o Options, id spec.Identity, network spec.Network) (*Embryo, error) {
 		}
 	}
 	return e, nil
+}
+
+// newEmbryo plans the prelude.
+func newEmbryo(o Options, id spec.Identity, network spec.Network, p *pipes) *Embryo {
+	e := &Embryo{
+		o: o, id: id, network: network, pipes: p, fail: new(failure), jump: new([2]uintptr),
+		proc:    &Process{pidfd: -1, status: p.status, trace: o.Trace},
+		prelude: builder{plan: newPlan(192), trace: o.Trace, tree: tree{made: make(map[string]bool, 64)}},
+	}
+	e.umask = e.prelude.prelude(p.in, id, network)
+	e.prelude.call(goOn, from(&e.jump[0]), from(&e.jump[1]))
+	return e
 }
 
 // goOn is no system call: the child continues with another plan.

@@ -78,7 +78,7 @@ func TestArgumentsAndEnvironmentArriveExactly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := probeSpec(t, append([]string{"args"}, args...)...)
-			s.Env = append([]string{"EMPTY=", "PATH=/bin", "STRANGE=\xff = \n"}, many[:100]...)
+			s.Env = append([]string{noRaceSleep, "EMPTY=", "PATH=/bin", "STRANGE=\xff = \n"}, many[:100]...)
 			want := fmt.Sprintln(len(args), digest(args), digest(s.Env))
 			if got := run(t, s).exit(t, 0).out; got != want {
 				t.Errorf("got %s, want %s", got, want)

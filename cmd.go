@@ -54,7 +54,13 @@ func (s *State) Signal() syscall.Signal { return syscall.Signal(s.s.Signal) }
 // Success reports whether the command exited with status 0.
 func (s *State) Success() bool { return s.s.Code == 0 }
 
+// TimedOut reports whether the policy's timeout ended the command.
+func (s *State) TimedOut() bool { return s.s.TimedOut }
+
 func (s *State) String() string {
+	if s.s.TimedOut {
+		return "timed out"
+	}
 	if s.s.Signal != 0 {
 		return "signal: " + syscall.Signal(s.s.Signal).String()
 	}

@@ -5,11 +5,11 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/signals"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -56,15 +56,16 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 		tty.Attach(proc.Terminal)
 	}
 	forwardSignals(proc, tty)
-	expired := limitTime(proc, s.TimeoutMillis)
+	limit := sandbox.LimitTime(proc.Signal, s.TimeoutMillis)
 	state := wait(proc, tty)
+	expired := limit.Stop()
 	if tty != nil {
 		tty.Close() // before anything is said
 	}
 	if r.settledDebug() {
 		say(tagNote, "the command ended: "+describeState(state))
 	}
-	return exitStatus(state, expired.Load(), s.TimeoutMillis)
+	return exitStatus(state, expired, s.TimeoutMillis)
 }
 
 // wait returns how the command ended. When it stops, this process stops.
@@ -136,21 +137,6 @@ func followTerminal(p *native.Process, tty *terminal.Session) {
 		tty.Resume()
 		_ = p.Signal(unix.SIGCONT) // fails only when the command has ended
 	}
-}
-
-// limitTime ends the command after a while: first it is asked, then killed.
-func limitTime(p *native.Process, millis int64) *atomic.Bool {
-	const grace = 2 * time.Second
-	expired := new(atomic.Bool)
-	if millis > 0 {
-		time.AfterFunc(time.Duration(millis)*time.Millisecond, func() {
-			expired.Store(true)
-			_ = p.Signal(unix.SIGTERM)
-			_ = p.Signal(unix.SIGCONT)
-			time.AfterFunc(grace, func() { _ = p.Kill() })
-		})
-	}
-	return expired
 }
 
 func exitStatus(state native.State, expired bool, millis int64) int {

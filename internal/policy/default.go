@@ -52,6 +52,7 @@ var defaultPolicy = Policy{
 			"~/.m2/settings.xml", "~/.m2/settings-security.xml",
 			"~/.gradle/gradle.properties",
 			"~/.gem/credentials", "~/.bundle/config",
+			"~/.local/share/uv/credentials",
 		},
 	},
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,13 +21,15 @@ type Running struct {
 	pid   int
 	done  chan struct{}
 	state State
+	limit *Limit
 }
 
 // State is how a command ended.
 type State struct {
-	Code   int  // exit status, or -1
-	Signal int  // the signal that ended it, or 0
-	Killed bool // the sandbox was ended from outside
+	Code     int  // exit status, or -1
+	Signal   int  // the signal that ended it, or 0
+	Killed   bool // the sandbox was ended from outside
+	TimedOut bool // the policy's timeout ended it
 }
 
 // Launch starts the command of a Spec. A thread is set apart for the sandbox,
@@ -39,6 +43,7 @@ func Launch(s *spec.Spec, streams [3]*os.File) (*Running, error) {
 		proc, err := native.Start(s, native.Options{Streams: streams})
 		if err == nil {
 			r.proc, r.pid = proc, proc.Pid
+			r.limit = LimitTime(r.Signal, s.TimeoutMillis)
 		}
 		started <- err
 		if err == nil {
@@ -49,6 +54,41 @@ func Launch(s *spec.Spec, streams [3]*os.File) (*Running, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// Limit is the policy's timeout for a command that runs.
+type Limit struct {
+	expired atomic.Bool
+	ask     *time.Timer
+	kill    *time.Timer
+}
+
+// LimitTime ends a command after a while: first it is asked to end, and soon
+// after killed. Zero milliseconds are no limit.
+func LimitTime(signal func(unix.Signal) error, millis int64) *Limit {
+	const grace = 2 * time.Second
+	l := &Limit{}
+	if millis <= 0 {
+		return l
+	}
+	after := time.Duration(millis) * time.Millisecond
+	l.ask = time.AfterFunc(after, func() {
+		l.expired.Store(true)
+		_ = signal(unix.SIGTERM) // it may just have ended
+		_ = signal(unix.SIGCONT)
+	})
+	l.kill = time.AfterFunc(after+grace, func() { _ = signal(unix.SIGKILL) })
+	return l
+}
+
+// Stop says that the command has ended, and reports whether that was the
+// limit's doing.
+func (l *Limit) Stop() bool {
+	if l.ask != nil {
+		l.ask.Stop()
+		l.kill.Stop()
+	}
+	return l.expired.Load()
 }
 
 // wait collects the end. The process is forgotten before its number can be
@@ -64,6 +104,7 @@ func (r *Running) wait(proc *native.Process) {
 		r.proc = nil
 		r.mu.Unlock()
 		r.state = stateOf(end)
+		r.state.TimedOut = r.limit.Stop()
 		close(r.done)
 		return
 	}

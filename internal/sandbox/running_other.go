@@ -15,9 +15,10 @@ type Running struct{}
 
 // State is how a command ended.
 type State struct {
-	Code   int
-	Signal int
-	Killed bool
+	Code     int
+	Signal   int
+	Killed   bool
+	TimedOut bool
 }
 
 // ErrNoRuntime is returned where no runtime exists: nothing runs unconfined.

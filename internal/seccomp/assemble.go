@@ -106,21 +106,29 @@ func (a *assembler) leaf(r *Rule) {
 	}
 	for _, c := range r.Checks {
 		a.emit(opLoad, 0, 0, uint32(offArgs+8*c.Arg)) // low half, little-endian
-		if c.Any {
-			a.emit(opJSet, 0, 1, c.Mask)
-			a.ret(c.Then)
-			continue
-		}
-		if c.Mask != ^uint32(0) {
-			a.emit(opAnd, 0, 0, c.Mask)
-		}
-		if c.Then == ContinueIf {
-			a.emit(opJEq, 1, 0, c.Value)
-			a.ret(Fail(eafnosupport))
-			continue
-		}
-		a.emit(opJEq, 0, 1, c.Value)
+		a.check(c)
 		a.ret(c.Then)
 	}
 	a.ret(r.Else)
+}
+
+// check emits the test of the loaded argument. If it holds the next instruction
+// follows, otherwise that is skipped.
+func (a *assembler) check(c Check) {
+	switch c.Test {
+	case AnySet:
+		a.emit(opJSet, 0, 1, c.Mask)
+		return
+	case NoneSet:
+		a.emit(opJSet, 1, 0, c.Mask)
+		return
+	}
+	if c.Mask != all {
+		a.emit(opAnd, 0, 0, c.Mask)
+	}
+	if c.Test == NotEqual {
+		a.emit(opJEq, 1, 0, c.Value)
+		return
+	}
+	a.emit(opJEq, 0, 1, c.Value)
 }

@@ -38,7 +38,17 @@ var commonRefused = [...]uint32{
 // absent calls answer ENOSYS, because programs that try them have another way.
 var absent = [...]uint32{
 	unix.SYS_CLONE3,
+	unix.SYS_OPENAT2, // its mode is in memory, out of the filter's sight
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+}
+
+// commonModeCalls exist on every architecture.
+var commonModeCalls = [...]modeCall{
+	{nr: unix.SYS_FCHMOD, mode: 1, flags: -1},
+	{nr: unix.SYS_FCHMODAT, mode: 2, flags: -1},
+	{nr: unix.SYS_FCHMODAT2, mode: 2, flags: -1},
+	{nr: unix.SYS_OPENAT, mode: 3, flags: 2},
+	{nr: unix.SYS_MKNODAT, mode: 2, flags: -1, node: true},
 }
 
 // maxNr is the newest call known to be harmless or listed above: file_setattr

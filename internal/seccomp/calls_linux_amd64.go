@@ -7,7 +7,12 @@ const (
 	hasX32    = true
 )
 
-var mknodCalls = [...]mknodCall{{unix.SYS_MKNOD, 1}, {unix.SYS_MKNODAT, 2}}
+var modeCalls = append(commonModeCalls[:],
+	modeCall{nr: unix.SYS_CHMOD, mode: 1, flags: -1},
+	modeCall{nr: unix.SYS_OPEN, mode: 2, flags: 1},
+	modeCall{nr: unix.SYS_CREAT, mode: 1, flags: -1},
+	modeCall{nr: unix.SYS_MKNOD, mode: 1, flags: -1, node: true},
+)
 
 var refused = append(commonRefused[:],
 	unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT,

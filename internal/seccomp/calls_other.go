@@ -15,7 +15,7 @@ const (
 )
 
 var (
-	refused    []uint32
-	absent     []uint32
-	mknodCalls []mknodCall
+	refused   []uint32
+	absent    []uint32
+	modeCalls []modeCall
 )

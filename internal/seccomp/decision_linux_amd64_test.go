@@ -1,6 +1,10 @@
 package seccomp
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 var archRefusedByName = map[string]uint32{
 	"iopl": unix.SYS_IOPL, "ioperm": unix.SYS_IOPERM, "modify_ldt": unix.SYS_MODIFY_LDT,
@@ -9,4 +13,9 @@ var archRefusedByName = map[string]uint32{
 	"query_module": unix.SYS_QUERY_MODULE,
 }
 
-var archSamples = nodeSamples(unix.SYS_MKNOD, 1)
+var archSamples = slices.Concat(
+	nodeSamples(unix.SYS_MKNOD, 1),
+	modeSamples(unix.SYS_CHMOD, 1),
+	modeSamples(unix.SYS_CREAT, 1),
+	openSamples(unix.SYS_OPEN, 1),
+)

@@ -41,7 +41,7 @@ var refusedByName = map[string]uint32{
 }
 
 var absentByName = map[string]uint32{
-	"clone3":         unix.SYS_CLONE3,
+	"clone3": unix.SYS_CLONE3, "openat2": unix.SYS_OPENAT2,
 	"io_uring_setup": unix.SYS_IO_URING_SETUP, "io_uring_enter": unix.SYS_IO_URING_ENTER,
 	"io_uring_register": unix.SYS_IO_URING_REGISTER,
 }
@@ -69,7 +69,8 @@ func samples() []sample {
 			sample{fmt.Sprintf("clone %#x", flag), unix.SYS_CLONE, [6]uint64{flag | uint64(unix.SIGCHLD)}, permission},
 			sample{fmt.Sprintf("clone %#x with garbage above", flag), unix.SYS_CLONE, [6]uint64{garbage | flag}, permission})
 	}
-	for _, cmd := range []uint64{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS, unix.TIOCSETD} {
+	const btrfsSnapshot, btrfsSnapshot2 = 0x50009401, 0x50009417
+	for _, cmd := range []uint64{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS, unix.TIOCSETD, btrfsSnapshot, btrfsSnapshot2} {
 		list = append(list,
 			sample{fmt.Sprintf("ioctl %#x", cmd), unix.SYS_IOCTL, [6]uint64{0, cmd}, permission},
 			sample{fmt.Sprintf("ioctl %#x with garbage above", cmd), unix.SYS_IOCTL, [6]uint64{garbage, garbage | cmd}, permission},
@@ -85,7 +86,43 @@ func samples() []sample {
 		}
 		list = append(list, sample{fmt.Sprintf("socketpair %d", family), unix.SYS_SOCKETPAIR, [6]uint64{garbage | family, 1}, pair})
 	}
-	return append(list, nodeSamples(unix.SYS_MKNODAT, 2)...)
+	list = append(list, nodeSamples(unix.SYS_MKNODAT, 2)...)
+	list = append(list, modeSamples(unix.SYS_FCHMOD, 1)...)
+	list = append(list, modeSamples(unix.SYS_FCHMODAT, 2)...)
+	list = append(list, modeSamples(unix.SYS_FCHMODAT2, 2)...)
+	return append(list, openSamples(unix.SYS_OPENAT, 2)...)
+}
+
+// modeSamples are calls whose argument i is a file's mode.
+func modeSamples(nr uint32, i int) []sample {
+	var list []sample
+	for mode, want := range map[uint64]Action{
+		0: Allow, 0o644: Allow, 0o1777: Allow, garbage | 0o755: Allow,
+		0o4755: permission, 0o2755: permission, 0o6000: permission, garbage | 0o4000: permission,
+	} {
+		s := sample{name: fmt.Sprintf("call %d mode %#o", nr, mode), nr: nr, want: want}
+		s.args[i] = mode
+		list = append(list, s)
+	}
+	return list
+}
+
+// openSamples are opens, whose flags are argument i and whose mode, which
+// counts only if a file may be made, is the next.
+func openSamples(nr uint32, i int) []sample {
+	var list []sample
+	for _, flags := range []uint64{unix.O_RDONLY, unix.O_RDWR | unix.O_TRUNC, unix.O_DIRECTORY, unix.O_CREAT, unix.O_RDWR | unix.O_TMPFILE, garbage | unix.O_CREAT} {
+		creates := flags&unix.O_CREAT != 0 || flags&unix.O_TMPFILE == unix.O_TMPFILE
+		for _, s := range modeSamples(nr, i+1) {
+			s.name += fmt.Sprintf(" flags %#x", flags)
+			s.args[i] = flags
+			if !creates {
+				s.want = Allow
+			}
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // nodeSamples are calls of the mknod family, whose mode is argument i.
@@ -97,6 +134,9 @@ func nodeSamples(nr uint32, i int) []sample {
 	} {
 		for _, extra := range []uint64{0, 0o644, 0o4777, 1<<16 | 0o600, garbage} {
 			s := sample{name: fmt.Sprintf("mknod %d mode %#o", nr, mode|extra), nr: nr, want: want}
+			if extra&0o6000 != 0 {
+				s.want = permission
+			}
 			s.args[i] = mode | extra
 			list = append(list, s)
 		}

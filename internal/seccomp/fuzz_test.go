@@ -30,13 +30,9 @@ func (s *source) profile() Profile {
 		r := Rule{Nr: nr, Else: actions[s.small(4)]}
 		for range s.small(4) {
 			c := Check{Arg: int(s.small(6)), Mask: s.next(), Value: s.small(8), Then: actions[s.small(4)]}
-			switch s.small(4) {
-			case 0:
-				c.Any = true
-			case 1:
-				c.Then = ContinueIf
-			case 2:
-				c.Mask = ^uint32(0)
+			c.Test = Test(s.small(4))
+			if s.small(2) == 1 {
+				c.Mask = all
 			}
 			r.Checks = append(r.Checks, c)
 		}

@@ -75,15 +75,8 @@ func decide(p Profile, c call) Action {
 
 func decideRule(r Rule, c call) Action {
 	for _, check := range r.Checks {
-		v := uint32(c.args[check.Arg])
-		holds := v&check.Mask == check.Value
-		if check.Any {
-			holds = v&check.Mask != 0
-		}
-		switch {
-		case check.Then == ContinueIf && !holds:
-			return Fail(eafnosupport)
-		case check.Then != ContinueIf && holds:
+		v := uint32(c.args[check.Arg]) & check.Mask
+		if [...]bool{Equal: v == check.Value, NotEqual: v != check.Value, AnySet: v != 0, NoneSet: v == 0}[check.Test] {
 			return check.Then
 		}
 	}

@@ -40,12 +40,24 @@ const (
 // examined here are 32 bits wide in the kernel, so the upper half, which a
 // caller may fill with anything, is not compared.
 type Check struct {
-	Arg   int    // argument number, from 0
+	Arg   int // argument number, from 0
+	Test  Test
 	Mask  uint32 // bits looked at
-	Value uint32 // what they must equal
-	Any   bool   // instead: holds if any of them is set
+	Value uint32 // what they are compared with
 	Then  Action
 }
+
+// Test is what must be true of an argument's bits for a check to hold.
+type Test uint8
+
+const (
+	Equal Test = iota
+	NotEqual
+	AnySet
+	NoneSet
+)
+
+const all = ^uint32(0)
 
 // Rule is what happens to one call: the first check that holds decides,
 // otherwise Else.
@@ -89,7 +101,9 @@ func New(o Options) Profile {
 		rules = append(rules, Rule{Nr: nr, Else: Fail(enosys)})
 	}
 	rules = append(rules, cloneRule(), ioctlRule(), socketRule(o.Families), socketpairRule())
-	rules = append(rules, mknodRules()...)
+	for _, c := range modeCalls {
+		rules = append(rules, modeRule(c))
+	}
 	slices.SortFunc(rules, func(a, b Rule) int { return int(a.Nr) - int(b.Nr) })
 	return Profile{Arch: auditArch, X32: hasX32, MaxNr: maxNr, Rules: rules}
 }
@@ -101,18 +115,19 @@ func cloneRule() Rule {
 	const namespaces = 0x7e020000 // NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 	return Rule{
 		Nr:     nrClone,
-		Checks: []Check{{Arg: 0, Mask: namespaces, Any: true, Then: Fail(eperm)}},
+		Checks: []Check{{Arg: 0, Test: AnySet, Mask: namespaces, Then: Fail(eperm)}},
 		Else:   Allow,
 	}
 }
 
 // ioctlRule keeps the sandbox from typing into a terminal (TIOCSTI), from the
 // console's selection buffer (TIOCLINUX), from redirecting console output
-// (TIOCCONS), and from loading line disciplines (TIOCSETD).
+// (TIOCCONS), from loading line disciplines (TIOCSETD), and from taking a
+// snapshot of a btrfs subvolume, which would show what mounts hide in it.
 func ioctlRule() Rule {
 	var checks []Check
-	for _, cmd := range []uint32{0x5412, 0x541c, 0x541d, 0x5423} {
-		checks = append(checks, Check{Arg: 1, Mask: ^uint32(0), Value: cmd, Then: Fail(eperm)})
+	for _, cmd := range []uint32{0x5412, 0x541c, 0x541d, 0x5423, 0x50009401, 0x50009417} {
+		checks = append(checks, Check{Arg: 1, Mask: all, Value: cmd, Then: Fail(eperm)})
 	}
 	return Rule{Nr: nrIoctl, Checks: checks, Else: Allow}
 }
@@ -122,48 +137,52 @@ func ioctlRule() Rule {
 func socketRule(families []uint32) Rule {
 	var checks []Check
 	for _, f := range families {
-		if f == FamilyNetlink {
-			continue
+		if f != FamilyNetlink {
+			checks = append(checks, Check{Arg: 0, Mask: all, Value: f, Then: Allow})
 		}
-		checks = append(checks, Check{Arg: 0, Mask: ^uint32(0), Value: f, Then: Allow})
 	}
-	if slices.Contains(families, FamilyNetlink) {
-		// First every other family is turned away, so that the protocol check
-		// below it sees netlink alone.
-		checks = append(checks,
-			Check{Arg: 0, Mask: ^uint32(0), Value: FamilyNetlink, Then: ContinueIf},
-			Check{Arg: 2, Mask: ^uint32(0), Value: 0, Then: Allow})
-		return Rule{Nr: nrSocket, Checks: checks, Else: Fail(eprotonosupp)}
+	if !slices.Contains(families, FamilyNetlink) {
+		return Rule{Nr: nrSocket, Checks: checks, Else: Fail(eafnosupport)}
 	}
-	return Rule{Nr: nrSocket, Checks: checks, Else: Fail(eafnosupport)}
+	checks = append(checks,
+		Check{Arg: 0, Test: NotEqual, Mask: all, Value: FamilyNetlink, Then: Fail(eafnosupport)},
+		Check{Arg: 2, Mask: all, Value: 0, Then: Allow})
+	return Rule{Nr: nrSocket, Checks: checks, Else: Fail(eprotonosupp)}
 }
-
-// ContinueIf makes a check a condition: if it does not hold the call fails with
-// EAFNOSUPPORT, if it holds the next check is looked at.
-const ContinueIf Action = 1
 
 func socketpairRule() Rule {
 	return Rule{
 		Nr:     nrSocketpair,
-		Checks: []Check{{Arg: 0, Mask: ^uint32(0), Value: FamilyUnix, Then: Allow}},
+		Checks: []Check{{Arg: 0, Mask: all, Value: FamilyUnix, Then: Allow}},
 		Else:   Fail(eafnosupport),
 	}
 }
 
-// mknodRules refuse device nodes. One with number 0:0 needs no privilege and
-// is a whiteout to an overlay file system.
-func mknodRules() []Rule {
-	var rules []Rule
-	for _, m := range mknodCalls {
-		rules = append(rules, Rule{Nr: m.nr, Else: Allow, Checks: []Check{
-			{Arg: m.modeArg, Mask: 0o170000, Value: 0o020000, Then: Fail(eperm)},
-			{Arg: m.modeArg, Mask: 0o170000, Value: 0o060000, Then: Fail(eperm)},
-		}})
-	}
-	return rules
+// modeCall is a call that gives a file its mode.
+type modeCall struct {
+	nr   uint32
+	mode int // argument number of the mode
+	// flags is the argument that says whether a file is made at all; -1 if it
+	// always is.
+	flags int
+	node  bool // the mode also says what kind of file
 }
 
-type mknodCall struct {
-	nr      uint32
-	modeArg int
+// modeRule refuses setuid and setgid bits: inside they mean nothing, but the
+// file stays in the project, where whoever runs it would become its owner. It
+// also refuses device nodes. One with number 0:0 needs no privilege and is a
+// whiteout to an overlay file system.
+func modeRule(c modeCall) Rule {
+	r := Rule{Nr: c.nr, Else: Allow}
+	if c.flags >= 0 {
+		const creates = 0x40 | 0x400000 // O_CREAT, O_TMPFILE
+		r.Checks = append(r.Checks, Check{Arg: c.flags, Test: NoneSet, Mask: creates, Then: Allow})
+	}
+	r.Checks = append(r.Checks, Check{Arg: c.mode, Test: AnySet, Mask: 0o6000, Then: Fail(eperm)})
+	if c.node {
+		for _, kind := range []uint32{0o020000, 0o060000} { // character, block
+			r.Checks = append(r.Checks, Check{Arg: c.mode, Mask: 0o170000, Value: kind, Then: Fail(eperm)})
+		}
+	}
+	return r
 }

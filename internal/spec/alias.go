@@ -11,7 +11,7 @@ import (
 
 // maxLinkChecks bounds how many files inside protected directories are looked
 // at for other names.
-const maxLinkChecks = 1024
+const maxLinkChecks = 8192
 
 // checkHardLinks refuses a protected or denied file that has another name which
 // may be within reach.
@@ -34,9 +34,7 @@ func (c *compiler) checkHardLinks() {
 			}
 		}
 	}
-	if left < 0 {
-		c.warn("protected directories hold too many files to check all of them for hard links")
-	}
+	c.refuseIf(left < 0, "protected path", "", "protected directories hold too many files to check all of them for hard links", "make them smaller")
 }
 
 func (c *compiler) checkHardLink(p, name string, info FileInfo, writable []uint64) {

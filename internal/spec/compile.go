@@ -269,21 +269,21 @@ func (c *compiler) absolute(key, entry string) (string, bool) {
 	return "", false
 }
 
-// checkLinks refuses grants, and denials of writing, that go through a link
-// which the command could point elsewhere before the next run.
+// checkLinks refuses rules that go through a link which the command could point
+// elsewhere before the next run: a grant would then show something else, and a
+// denial no longer what it was written for.
 func (c *compiler) checkLinks() {
 	for _, l := range c.layers {
 		for i := range l.rules {
-			if r := &l.rules[i]; r.kind != denyRead {
-				c.checkRuleLinks(r.kind.String(), r.entry, r.path, r.links)
-			}
+			r := &l.rules[i]
+			c.checkRuleLinks(r.kind.String(), r.entry, r.path, r.links)
 		}
 		for _, r := range l.execute {
 			c.checkRuleLinks("filesystem.allowExecute", r.entry, r.path, r.links)
 		}
 	}
 	for _, m := range c.missing {
-		if m.kind == denyWrite {
+		if m.kind.denies() {
 			c.checkRuleLinks(m.kind.String(), m.entry, m.path, m.links)
 		}
 	}

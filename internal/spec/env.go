@@ -34,8 +34,18 @@ func (c *compiler) searchPath() {
 		c.spec.Exec = []string{name}
 		return
 	}
+	var all []string
 	for _, dir := range c.search {
-		c.spec.Exec = append(c.spec.Exec, strings.TrimRight(dir, "/")+"/"+name)
+		file := strings.TrimRight(dir, "/") + "/" + name
+		all = append(all, file)
+		// What the host does not have the sandbox cannot have either, and an
+		// attempt to execute costs ten times a look.
+		if _, err := c.facts.Lstat(file); err == nil {
+			c.spec.Exec = append(c.spec.Exec, file)
+		}
+	}
+	if len(c.spec.Exec) == 0 {
+		c.spec.Exec = all
 	}
 }
 

@@ -58,6 +58,7 @@ func TestEnvironmentIsAnAllowList(t *testing.T) {
 		{policy.Env{}, "PIP_INDEX_URL=https://u:p@host/simple", false, true},
 		{policy.Env{}, "PIP_INDEX_URL=https://host/simple", true, false},
 		{policy.Env{}, "NIX_CONFIG=access-tokens = github.com=ghp_0123456789abcdef0123", false, true},
+		{policy.Env{}, "NIX_CONFIG=access-tokens = example.com=abc", false, true},
 		{policy.Env{Allow: []string{"FOO"}}, "FOO=1", true, false},
 		{policy.Env{Allow: []string{"FOO_*"}}, "FOO_BAR=1", true, false},
 		{policy.Env{Allow: []string{"GITHUB_TOKEN"}}, "GITHUB_TOKEN=ghp_0123456789abcdef0123", true, false},

@@ -8,7 +8,7 @@ import "strings"
 func isSecretName(name string) bool {
 	// Bundler keeps the credentials of a host in a variable named after it,
 	// with two underscores for a dot.
-	if strings.HasPrefix(name, "BUNDLE_") && strings.Contains(name, "__") {
+	if name == "NIX_CONFIG" || strings.HasPrefix(name, "BUNDLE_") && strings.Contains(name, "__") {
 		return true
 	}
 	var last string

@@ -35,6 +35,21 @@ static void masked(scmp_filter_ctx f, int nr, int arg, unsigned mask, unsigned v
 	check(seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), nr, 1, SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, mask, value)), "masked");
 }
 
+// setid refuses setuid and setgid bits in the argument that is a file's mode.
+static void setid(scmp_filter_ctx f, int nr, int mode) {
+	masked(f, nr, mode, S_ISUID, S_ISUID);
+	masked(f, nr, mode, S_ISGID, S_ISGID);
+}
+
+// creating does so where the flags say that a file may be made.
+static void creating(scmp_filter_ctx f, int nr, int flags, int mode) {
+	static const unsigned creates[] = {O_CREAT, O_TMPFILE & ~O_DIRECTORY}, bits[] = {S_ISUID, S_ISGID};
+	for (int i = 0; i < 2; i++)
+		for (int j = 0; j < 2; j++)
+			check(seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), nr, 2, SCMP_CMP(flags, SCMP_CMP_MASKED_EQ, creates[i], creates[i]),
+				SCMP_CMP(mode, SCMP_CMP_MASKED_EQ, bits[j], bits[j])), "creating");
+}
+
 static void export(scmp_filter_ctx f, const char *name) {
 	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	check(fd < 0 ? -errno : 0, name);
@@ -44,7 +59,7 @@ static void export(scmp_filter_ctx f, const char *name) {
 
 static void main_filter(char *eperm, char *enosys, const char *name) {
 	static const unsigned namespaces[] = {CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET};
-	static const unsigned ioctls[] = {TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD};
+	static const unsigned ioctls[] = {TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD, 0x50009401, 0x50009417};
 	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
 	check(seccomp_attr_set(f, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS), "architecture");
 	refuse(f, eperm, EPERM);
@@ -55,7 +70,16 @@ static void main_filter(char *eperm, char *enosys, const char *name) {
 		masked(f, SCMP_SYS(ioctl), 1, LOW, ioctls[i]);
 	masked(f, SCMP_SYS(mknodat), 2, S_IFMT, S_IFCHR);
 	masked(f, SCMP_SYS(mknodat), 2, S_IFMT, S_IFBLK);
+	setid(f, SCMP_SYS(mknodat), 2);
+	setid(f, SCMP_SYS(fchmod), 1);
+	setid(f, SCMP_SYS(fchmodat), 2);
+	setid(f, 452, 2); // fchmodat2
+	creating(f, SCMP_SYS(openat), 2, 3);
 #ifdef __x86_64__
+	setid(f, SCMP_SYS(mknod), 1);
+	setid(f, SCMP_SYS(chmod), 1);
+	setid(f, SCMP_SYS(creat), 1);
+	creating(f, SCMP_SYS(open), 1, 2);
 	masked(f, SCMP_SYS(mknod), 1, S_IFMT, S_IFCHR);
 	masked(f, SCMP_SYS(mknod), 1, S_IFMT, S_IFBLK);
 #endif

@@ -54,6 +54,10 @@ func (e *ExecError) Unwrap() error { return e.Errno }
 // descriptor the sandbox could walk the host's tree.
 var ErrDirectory = errors.New("is a directory, which would open a way out of the sandbox")
 
+// ErrTruncatable is returned for a file opened for reading where the kernel
+// could not keep the sandbox from truncating it.
+var ErrTruncatable = errors.New("is a file, and landlock before interface 3 (Linux 6.2) cannot keep it from being truncated; give it through a pipe")
+
 func errnoOf(err error) unix.Errno {
 	var no unix.Errno
 	if errors.As(err, &no) {

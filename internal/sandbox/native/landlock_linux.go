@@ -166,3 +166,9 @@ func streamRights(fd int) (uint64, error) {
 	}
 	return access, nil
 }
+
+// isTruncatable says whether a stream that can only be read could be cut short
+// by its name in /proc, because Landlock does not know of that yet.
+func isTruncatable(access uint64, abi int) bool {
+	return access == unix.LANDLOCK_ACCESS_FS_READ_FILE && handledRights(abi)&unix.LANDLOCK_ACCESS_FS_TRUNCATE == 0
+}

@@ -203,6 +203,9 @@ func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
 	}
 	for i, f := range e.o.Streams {
 		access, err := streamRights(int(f.Fd()))
+		if err == nil && isTruncatable(access, abi) {
+			err = ErrTruncatable
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", [...]string{"stdin", "stdout", "stderr"}[i], err)
 		}

@@ -195,3 +195,16 @@ func TestWriterSeesThatNobodyReads(t *testing.T) {
 	}
 	runtime.KeepAlive(p)
 }
+
+func TestReadOnlyFileIsRefusedWhereItCouldBeTruncated(t *testing.T) {
+	const read = unix.LANDLOCK_ACCESS_FS_READ_FILE
+	for _, tc := range []struct {
+		access uint64
+		abi    int
+		want   bool
+	}{{read, 1, true}, {read, 2, true}, {read, 3, false}, {read, 7, false}, {0, 1, false}, {read | unix.LANDLOCK_ACCESS_FS_WRITE_FILE, 1, false}} {
+		if got := isTruncatable(tc.access, tc.abi); got != tc.want {
+			t.Errorf("rights %#x with interface %d: got %v", tc.access, tc.abi, got)
+		}
+	}
+}

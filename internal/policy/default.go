@@ -26,15 +26,19 @@ var defaultPolicy = Policy{
 			"~/.nvm", "~/.fnm", "~/.local/share/fnm", "~/.volta", "~/.local/share/pnpm", "~/.bun", "~/.deno",
 			"~/.pyenv", "~/.local/share/uv", "~/.local/share/pipx", "~/.local/pipx",
 			"~/.conda", "~/miniconda3", "~/anaconda3", "~/miniforge3",
-			"~/go", "~/.rbenv", "~/.rustup", "~/.sdkman", "~/.jenv", "~/.ghcup",
+			"~/go", "~/.cargo", "~/.rustup", "~/.rbenv", "~/.gem", "~/.bundle", "~/.sdkman", "~/.jenv", "~/.ghcup",
+
+			// Caches that can be used without being written.
+			"~/.npm/_cacache", "~/.cache/node",
 		},
+		// Caches of tools that do not work without writing them. Each costs a
+		// launch a twentieth of a millisecond where it exists.
 		PrivateWrite: []string{
 			"~/.cache/go-build",
-			"~/.cargo",
-			"~/.npm", "~/.cache/node", "~/.cache/yarn", "~/.cache/pnpm",
-			"~/.cache/pip", "~/.cache/uv",
+			"~/.cargo/registry", "~/.cargo/git",
+			"~/.cache/yarn", "~/.cache/pnpm",
+			"~/.cache/uv",
 			"~/.gradle", "~/.m2",
-			"~/.gem", "~/.bundle",
 			"~/.cache/ccache", "~/.ccache", "~/.cache/sccache",
 		},
 		DenyRead: []string{

@@ -37,7 +37,7 @@ func printable(s string) string {
 
 // shorten keeps a message readable when the file holds an endless word.
 func shorten(s string) string {
-	const longest = 100
+	const longest = 300
 	if len(s) <= longest {
 		return s
 	}

@@ -369,14 +369,16 @@ func idle(base, child Policy, name string) error {
 	if reflect.ValueOf(child).IsZero() {
 		return nil
 	}
-	for _, r := range idleRemovals(base, child) {
-		pos, ok := child.Origins[Origin{r.key, "!" + r.entry}]
-		if !ok {
-			pos = Pos{File: name}
-		}
-		return placed(pos, fmt.Errorf("%s: nothing to remove: %s is not inherited", r.key, quote(r.entry)))
+	idle := idleRemovals(base, child)
+	if len(idle) == 0 {
+		return nil
 	}
-	return nil
+	r := idle[0]
+	pos, ok := child.Origins[Origin{r.key, "!" + r.entry}]
+	if !ok {
+		pos = Pos{File: name}
+	}
+	return placed(pos, fmt.Errorf("%s: nothing to remove: %s is not inherited", r.key, quote(r.entry)))
 }
 
 // placed gives an error the place of the entry that led to it. An error that

@@ -101,7 +101,7 @@ func killAtMoments(count int, dir string) error {
 		if err != nil {
 			return err
 		}
-		launcher, err := startLauncher(w, "loop", dir)
+		launcher, err := startLauncher(w, [...]string{"loop", "stay"}[i%2], dir)
 		w.Close()
 		if err != nil {
 			return err
@@ -219,13 +219,17 @@ func launch(args []string) error {
 	}
 	o := Options{Streams: [3]*os.File{null, null, os.Stderr}}
 	// Children that do all they can to survive.
-	daemons := specFor(self, dir, "/bin/sh", "-c", "trap '' HUP TERM INT; setsid sh -c 'setsid sleep 1000 & sleep 1000' & (sleep 1000 &) sleep 1000 &")
+	const survivors = "trap '' HUP TERM INT; setsid sh -c 'setsid sleep 1000 & sleep 1000' & (sleep 1000 &); sleep 1000 &"
+	daemons := specFor(self, dir, "/bin/sh", "-c", survivors+" wait")
 	switch args[0] {
 	case "once":
 		o.Streams[1] = os.Stdout
 		return runOnce(specFor(self, dir, "/bin/echo", "inside"), o)
 	case "without":
 		return launchWithout(args[2], specFor(self, dir, "/bin/true"), o)
+	case "stay":
+		os.Stdout.WriteString("r")
+		return runOnce(daemons, o)
 	case "loop":
 		os.Stdout.WriteString("r")
 		for {
@@ -233,12 +237,11 @@ func launch(args []string) error {
 			if err != nil {
 				return err
 			}
-			p, err := e.Start(daemons)
+			p, err := e.Start(specFor(self, dir, "/bin/sh", "-c", survivors))
 			if err != nil {
 				return err
 			}
 			p.Wait()
-			daemons.Argv[2] += " wait"
 		}
 	case "first":
 		return dieBeforeFirstStep(daemons, o)
@@ -286,11 +289,13 @@ func dieAtStep(s *spec.Spec, o Options, step int) error {
 	}
 	e := newEmbryo(o, s.Identity, s.Network, p)
 	arranged := 1 + slices.IndexFunc(e.prelude.ops, func(o op) bool { return o.nr == unix.SYS_CLOSE_RANGE })
-	if step += arranged; step < len(e.prelude.ops) {
+	// The last of the prelude comes after the child's wait for the Spec.
+	if step += arranged; step < len(e.prelude.ops)-1 {
+		waits := slices.IndexFunc(e.prelude.ops, func(o op) bool { return o.nr == unix.SYS_READ })
 		pauseAt(e.prelude.plan, step)
-		return dieWithChildIn(e)
+		return dieWithChildIn(e, step > waits)
 	}
-	step -= len(e.prelude.ops)
+	step -= len(e.prelude.ops) - 1
 	p.close()
 	if e, err = begin(o, s.Identity, s.Network); err != nil {
 		return err
@@ -324,13 +329,16 @@ func insert(p *plan, step int, more plan) {
 	p.of = slices.Insert(p.of, step, more.of...)
 }
 
-// dieWithChildIn kills this process when the child has said something.
-func dieWithChildIn(e *Embryo) error {
+// dieWithChildIn kills this process when the child has said something. Mapped
+// says that this is after it got its ids.
+func dieWithChildIn(e *Embryo, mapped bool) error {
 	if err := e.clone(); err != nil {
 		return err
 	}
-	if e.id.Full {
-		_ = mapAllIDs(e.proc.Pid)
+	if e.id.Full && mapped {
+		if err := errors.Join(mapAllIDs(e.proc.Pid), e.pipes.proceed()); err != nil {
+			return err
+		}
 	}
 	if _, ok := e.proc.read(); !ok {
 		return errors.New("the child ended")
@@ -354,7 +362,7 @@ func dieBeforeFirstStep(s *spec.Spec, o Options) error {
 	poll := &unix.PollFd{Fd: int32(self), Events: unix.POLLIN}
 	pause.call(unix.SYS_PPOLL, pause.ptr(unsafe.Pointer(poll)), num(1), num(0), num(0), num(0))
 	insert(e.prelude.plan, 0, pause)
-	return dieWithChildIn(e)
+	return dieWithChildIn(e, false)
 }
 
 func suicide(sig unix.Signal) error {

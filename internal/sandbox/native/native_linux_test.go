@@ -219,13 +219,17 @@ func TestFailedStepIsNamed(t *testing.T) {
 			}
 			s.Mounts = append(s.Mounts, spec.Mount{Kind: spec.Bind, Source: missing, Target: "/granted"})
 		}, LaunchError{"bind " + missing + " on /granted", unix.EINVAL, WallMount}},
-		{"missing directory", func(s *spec.Spec) { s.Dir = "/nowhere" },
-			LaunchError{"change to /nowhere", unix.ENOENT, WallDir}},
+		{
+			"missing directory", func(s *spec.Spec) { s.Dir = "/nowhere" },
+			LaunchError{"change to /nowhere", unix.ENOENT, WallDir},
+		},
 		{"missing landlock path", func(s *spec.Spec) {
 			s.Landlock.Rules = append(s.Landlock.Rules, spec.LandlockRule{Path: "/nowhere", Read: true})
 		}, LaunchError{"landlock rule /nowhere", unix.ENOENT, WallLandlock}},
-		{"newer landlock", func(s *spec.Spec) { s.Landlock.MinABI = 99 },
-			LaunchError{"landlock interface 99 is needed, this kernel has " + strconv.Itoa(testenv.LandlockABI()), unix.ENOSYS, WallLandlock}},
+		{
+			"newer landlock", func(s *spec.Spec) { s.Landlock.MinABI = 99 },
+			LaunchError{"landlock interface 99 is needed, this kernel has " + strconv.Itoa(testenv.LandlockABI()), unix.ENOSYS, WallLandlock},
+		},
 		{"hide of nothing", func(s *spec.Spec) {
 			s.Mounts = append(s.Mounts, spec.Mount{Kind: spec.Hide, Source: "dir", Target: "/nowhere/at/all"})
 		}, LaunchError{"hide /nowhere/at/all", unix.ENOENT, WallMount}},

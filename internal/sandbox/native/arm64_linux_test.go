@@ -1,0 +1,112 @@
+package native
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/testenv"
+)
+
+// writeImage is the role that writes the program of process 1 to a file.
+func writeImage(args []string) error {
+	return os.WriteFile(args[0], image(initParams{exec: args[1:], terminal: -1}), 0o755)
+}
+
+// The process 1 of arm64 is emulated; what it starts is this machine's. The
+// emulator makes a plain fork of vfork, so a program that cannot be started is
+// seen as a child that exits with 127 instead of being reported.
+func TestProcessOneOnArm64(t *testing.T) {
+	testenv.Requires(t, testenv.Modules, testenv.UserNamespaces, testenv.NoRace, testenv.Program("qemu-aarch64"))
+	dir := t.TempDir()
+	writer := filepath.Join(dir, "image")
+	build := exec.Command("go", "test", "-c", "-o", writer, ".")
+	build.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build for arm64: %v\n%s", err, out)
+	}
+	exited := func(status int) uint32 { return uint32(status << 8) }
+	for _, test := range []struct {
+		name string
+		exec []string
+		line string
+		want []uint32
+	}{
+		{"success", []string{"/bin/sh"}, "exit 0", []uint32{exited(0)}},
+		{"exit status", []string{"/no/such/program", "/bin/sh"}, "exit 42", []uint32{exited(42)}},
+		{"signal", []string{"/bin/sh"}, "kill -TERM $$", []uint32{uint32(unix.SIGTERM)}},
+		{"orphans", []string{"/bin/sh"}, "for i in 1 2 3 4 5; do (true &) ; done; exit 3", []uint32{exited(3)}},
+		{"no program", []string{"/no/such/program"}, "", []uint32{exited(127)}},
+		{"forwarded signal", []string{"/bin/sh"}, "trap 'exit 8' TERM; kill -STOP $$; while :; do sleep 0.01; done", []uint32{0x137f, exited(8)}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := filepath.Join(dir, "init")
+			write := exec.Command("qemu-aarch64", append([]string{"-0", "write-image", writer, file}, test.exec...)...)
+			if out, err := write.CombinedOutput(); err != nil {
+				t.Fatalf("write the image: %v\n%s", err, out)
+			}
+			got := emulate(t, file, test.line)
+			if want := append([]uint32{msgStarted}, test.want...); !slices.Equal(got, want) {
+				t.Errorf("messages %#x, want %#x", got, want)
+			}
+		})
+	}
+}
+
+// emulate runs an image as process 1 of a namespace and returns its messages.
+// At each stop it sends what a terminal's owner would: continue, and terminate.
+func emulate(t *testing.T, file, line string) []uint32 {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := exec.Command("qemu-aarch64", file, "-c", line)
+	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
+	}
+	runtime.LockOSThread()
+	old := blockSignals() // as the launch does
+	err = cmd.Start()
+	restoreSignals(old)
+	runtime.UnlockOSThread()
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []uint32
+	for {
+		var msg uint32
+		if err := binary.Read(r, binary.LittleEndian, &msg); err != nil {
+			if !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+			break
+		}
+		// Whether it was seen to go on depends on when it ended.
+		if !unix.WaitStatus(msg).Continued() {
+			got = append(got, msg)
+		}
+		if unix.WaitStatus(msg).Stopped() {
+			_ = cmd.Process.Signal(unix.SIGTERM)
+			_ = cmd.Process.Signal(unix.SIGCONT)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("process 1: %v", err)
+	}
+	return got
+}

@@ -1,19 +1,24 @@
 PREFIX  ?= /usr/local
 BINDIR  ?= $(PREFIX)/bin
+BIN     ?= bin
 
 # -s -w: every page of the binary that need not be mapped is start-up time
 # saved, and each command pays the start-up. No PIE for the same reason.
-GOBUILD = CGO_ENABLED=0 go build -trimpath -ldflags='-s -w'
+GOBUILD = CGO_ENABLED=0 go build -trimpath
+LDFLAGS = -s -w
+# Where the command begins; see internal/sandbox/native/entry_linux.go.
+ENTRY   = $(if $(filter linux,$(shell go env GOOS)),-E github.com/bailey-sandbox/bailey/internal/sandbox/native.entry)
 
 .PHONY: build install test long bench generate format clean
 
 build: ## build every command into bin/
-	@mkdir -p bin
-	$(GOBUILD) -o bin/ ./cmd/...
+	@mkdir -p '$(BIN)'
+	$(GOBUILD) -ldflags='$(LDFLAGS) $(ENTRY)' -o '$(BIN)/bailey' ./cmd/bailey
+	$(GOBUILD) -ldflags='$(LDFLAGS)' -o '$(BIN)/' ./cmd/baileyd ./cmd/bailey-gate
 
 install: build ## install the commands below PREFIX
 	install -d '$(DESTDIR)$(BINDIR)'
-	install -m 755 bin/* '$(DESTDIR)$(BINDIR)/'
+	install -m 755 $(BIN)/* '$(DESTDIR)$(BINDIR)/'
 
 test: ## everything continuous integration runs
 	./scripts/test

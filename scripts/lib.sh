@@ -34,7 +34,7 @@ go_tool() {
 # build_commands DIR builds every command as it is released.
 build_commands() {
   mkdir -p "$1"
-  (cd "$root" && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$1/" ./cmd/...)
+  make --silent -C "$root" build BIN="$1"
 }
 
 # source_files lists the files of the repository, committed or new.

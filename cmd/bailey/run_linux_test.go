@@ -328,3 +328,16 @@ func waitForHandlers(t testing.TB, pid int) {
 	}
 	t.Fatal("no handlers after ten seconds")
 }
+
+// The program gives its own threads another timer slack; see package native.
+func TestCommandKeepsTheCallersTimerSlack(t *testing.T) {
+	const file = "/proc/self/timerslack_ns"
+	outside, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newBench(t).run("--", "cat", file)
+	if r.status != 0 || r.stdout != string(outside) {
+		t.Errorf("got %q (status %d), want %q", r.stdout, r.status, outside)
+	}
+}

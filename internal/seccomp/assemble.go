@@ -42,6 +42,7 @@ func Assemble(p Profile) []Instruction {
 	a.emit(opJGE, 0, 1, limit)
 	a.ret(Fail(enosys))
 	a.search(segments(p))
+	a.finish()
 	return a.out
 }
 
@@ -72,7 +73,18 @@ func segments(p Profile) []segment {
 	return append(segs, segment{lo: next})
 }
 
-type assembler struct{ out []Instruction }
+type assembler struct {
+	out []Instruction
+	// jumps are branches to a plain answer, which stands once at the end.
+	jumps []jump
+}
+
+// jump is a branch of out[at]: taken if the comparison holds, or if not.
+type jump struct {
+	at    int
+	holds bool
+	to    Action
+}
 
 func (a *assembler) emit(code uint16, jt, jf uint8, k uint32) {
 	a.out = append(a.out, Instruction{Code: code, JT: jt, JF: jf, K: k})
@@ -80,8 +92,7 @@ func (a *assembler) emit(code uint16, jt, jf uint8, k uint32) {
 
 func (a *assembler) ret(act Action) { a.emit(opRet, 0, 0, uint32(act)) }
 
-// search emits the decision over segs. The left half follows its test and the
-// right half follows the left, so only the jump over the left needs a length.
+// search emits the decision over segs, which are at least one.
 func (a *assembler) search(segs []segment) {
 	if len(segs) == 1 {
 		a.leaf(segs[0].rule)
@@ -90,13 +101,53 @@ func (a *assembler) search(segs []segment) {
 	mid := len(segs) / 2
 	test := len(a.out)
 	a.emit(opJGE, 0, 0, segs[mid].lo)
-	a.search(segs[:mid])
-	distance := len(a.out) - test - 1
+	a.branch(test, false, segs[:mid])
+	a.branch(test, true, segs[mid:])
+}
+
+// branch sets where a test goes to: to a plain answer at the end, or to what
+// follows here.
+func (a *assembler) branch(test int, holds bool, segs []segment) {
+	if r := segs[0].rule; len(segs) == 1 && (r == nil || len(r.Checks) == 0) {
+		to := Allow
+		if r != nil {
+			to = r.Else
+		}
+		a.jumps = append(a.jumps, jump{test, holds, to})
+		return
+	}
+	a.aim(test, holds)
+	a.search(segs)
+}
+
+// aim lets a branch of an instruction lead to the next one emitted.
+func (a *assembler) aim(at int, holds bool) {
+	distance := len(a.out) - at - 1
 	if distance > 255 {
 		panic("seccomp: filter too long for a short jump")
 	}
-	a.out[test].JT = uint8(distance)
-	a.search(segs[mid:])
+	if holds {
+		a.out[at].JT = uint8(distance)
+	} else {
+		a.out[at].JF = uint8(distance)
+	}
+}
+
+// finish emits the plain answers, each once.
+func (a *assembler) finish() {
+	for len(a.jumps) > 0 {
+		to := a.jumps[0].to
+		rest := a.jumps[:0]
+		for _, j := range a.jumps {
+			if j.to != to {
+				rest = append(rest, j)
+				continue
+			}
+			a.aim(j.at, j.holds)
+		}
+		a.ret(to)
+		a.jumps = rest
+	}
 }
 
 func (a *assembler) leaf(r *Rule) {

@@ -67,6 +67,7 @@ type shownMount struct {
 func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) (umask cell) {
 	b.mark("clone")
 	b.mortal()
+	b.timers()
 	umask = b.descriptors(in)
 	b.namespaces()
 	if network == spec.NetworkNone {

@@ -331,6 +331,7 @@ func waitForHandlers(t testing.TB, pid int) {
 
 // The program gives its own threads another timer slack; see package native.
 func TestCommandKeepsTheCallersTimerSlack(t *testing.T) {
+	testenv.Requires(t, testenv.Root) // the file is closed to others
 	const file = "/proc/self/timerslack_ns"
 	outside, err := os.ReadFile(file)
 	if err != nil {

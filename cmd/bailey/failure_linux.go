@@ -5,11 +5,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -46,11 +48,16 @@ func explainExec(s *spec.Spec, e *native.ExecError) int {
 func absence(s *spec.Spec, name string) string {
 	path := name
 	if !strings.Contains(name, "/") {
-		path = lookPath(name)
+		if path = lookPath(name); path != "" && !slices.Contains(s.Exec, path) {
+			return "not found in the PATH of the sandbox"
+		}
 	} else if !filepath.IsAbs(path) {
 		path = filepath.Join(s.Dir, path)
 	}
 	if path == "" {
+		if near := policy.Nearest(name, verbNames()); near != "" && len(name) > 3 {
+			return "command not found; did you mean the verb " + near + "?"
+		}
 		return "command not found"
 	}
 	if _, err := os.Stat(path); err != nil {

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -68,10 +70,11 @@ var flags = []flag{
 	{"", "c", "LINE", "run a line of shell; words after it are its arguments", hintNone, func(r *request, v string) error { r.line, r.hasLine = v, true; return nil }},
 	{"shell", "", "PATH", "the shell for -c and for bailey shell (default: bash, else sh)", hintProgram, func(r *request, v string) error { return setOnce(&r.shell, v) }},
 	{"login", "", "", "make it a login shell", hintNone, func(r *request, _ string) error { r.login = true; return nil }},
-	{"allow-read", "", "PATH", "let the command read this file or directory", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.AllowRead, v) }},
-	{"allow-write", "", "PATH", "let the command read and write it", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.AllowWrite, v) }},
+	{"allow-read", "", "PATH", "let the command read this file or directory", hintPath, func(r *request, v string) error { return addExisting(&r.grants.Filesystem.AllowRead, v) }},
+	{"allow-write", "", "PATH", "let the command read and write it", hintPath, func(r *request, v string) error { return addExisting(&r.grants.Filesystem.AllowWrite, v) }},
 	{"deny-read", "", "PATH", "hide it", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.DenyRead, v) }},
 	{"deny-write", "", "PATH", "keep it from being changed, whatever else is granted", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.DenyWrite, v) }},
+	{"allow-network", "", "", "open the network to everything", hintNone, func(r *request, _ string) error { r.grants.Network.AllowedDomains = []string{"*"}; return nil }},
 	{"env", "", "NAME[=VALUE]", "let a variable in, or set it", hintVariable, addVariable},
 	{"runtime", "", "NAME", "what carries the sandbox (default: auto)", hintRuntime, func(r *request, v string) error { return setOnce(&r.runtime, v) }},
 	{"dir", "", "DIR", "run in this directory instead of the current one", hintPath, func(r *request, v string) error { return setOnce(&r.dir, v) }},
@@ -107,6 +110,17 @@ func addPath(to *[]string, v string) error {
 	p, err := absolute(v)
 	*to = append(*to, p)
 	return err
+}
+
+// addExisting is for grants. In a file, which serves many machines, one may name
+// what is not there; on the command line that is a mistake.
+func addExisting(to *[]string, v string) error {
+	if !strings.HasPrefix(v, "~") && !strings.HasSuffix(v, "/**") {
+		if _, err := os.Lstat(v); v != "" && errors.Is(err, fs.ErrNotExist) {
+			return errors.New("does not exist")
+		}
+	}
+	return addPath(to, v)
 }
 
 func addVariable(r *request, v string) error {

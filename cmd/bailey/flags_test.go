@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -100,8 +101,17 @@ func TestFlagsAreDistinct(t *testing.T) {
 }
 
 func TestGrantsOfTheCommandLineAreAPolicy(t *testing.T) {
-	dir := t.TempDir()
+	top := t.TempDir()
+	dir := top + "/dir"
+	for _, d := range []string{dir + "/a", top + "/b"} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Chdir(dir)
+	if _, err := parse([]string{"--allow-read", "missing", "x"}); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("a grant of nothing: got %v", err)
+	}
 	r, err := parse([]string{"--allow-read", "a", "--allow-write=../b", "--deny-read", "~/c", "--deny-write", "/d", "--env", "E", "--env", "F=g h", "--runtime", "native", "x"})
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +123,7 @@ func TestGrantsOfTheCommandLineAreAPolicy(t *testing.T) {
 	fs := got.Filesystem
 	for _, c := range []struct{ got, want []string }{
 		{fs.AllowRead, []string{dir + "/a"}},
-		{fs.AllowWrite, []string{dir[:strings.LastIndex(dir, "/")] + "/b"}},
+		{fs.AllowWrite, []string{top + "/b"}},
 		{fs.DenyRead, []string{"~/c"}},
 		{fs.DenyWrite, []string{"/d"}},
 		{got.Env.Allow, []string{"E"}},

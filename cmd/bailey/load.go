@@ -82,7 +82,7 @@ func (r *request) overrides() (policy.Policy, error) {
 		p.Runtime = &r.runtime
 	}
 	if p.Filesystem.AllowRead == nil && p.Filesystem.AllowWrite == nil && p.Filesystem.DenyRead == nil &&
-		p.Filesystem.DenyWrite == nil && p.Env.Allow == nil && p.Env.Set == nil && p.Runtime == nil {
+		p.Filesystem.DenyWrite == nil && p.Network.AllowedDomains == nil && p.Env.Allow == nil && p.Env.Set == nil && p.Runtime == nil {
 		return p, nil
 	}
 	if _, err := policy.Parse("command line", policy.Marshal(p, "")); err != nil {

@@ -61,6 +61,7 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	expired := limit.Stop()
 	if tty != nil {
 		tty.Close() // before anything is said
+		interruptJob(state, tty.Alone())
 	}
 	if r.settledDebug() {
 		say(tagNote, "the command ended: "+describeState(state))
@@ -106,6 +107,19 @@ func stopSelf(sig unix.Signal, job bool) {
 	}
 	// A job without a shell that could continue it does not stop by default.
 	signals.WithDefault(sig, func() { _ = unix.Kill(pid, sig) })
+}
+
+// interruptJob dies of the interrupt that ended the command, together with the
+// rest of the job, if the command had the terminal for itself: the caller's
+// terminal took Ctrl-C for a byte, so a loop or a script around this program
+// heard nothing of it and would go on.
+func interruptJob(state native.State, alone bool) {
+	sig := state.Wait.Signal()
+	if !alone || state.Killed || !state.Wait.Signaled() || sig != unix.SIGINT && sig != unix.SIGQUIT {
+		return
+	}
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // it is not this program that failed
+	signals.WithDefault(sig, func() { _ = unix.Kill(0, sig) })
 }
 
 // forwardSignals passes on what people and programs send. What faults cause

@@ -166,7 +166,7 @@ func TestAnInlinePolicyReplacesWhatWouldBeFound(t *testing.T) {
 	b.write("bailey.jsonc", `{"nonsense": true}`, 0o644)
 	b.run("--", "true").wantError(t, "bailey.jsonc:1:2", "nonsense")
 	b.run("--policy", `{"env": {"set": {"X": "1"}}}`, "-c", "echo $X").want(t, 0, "1\n", "")
-	b.run("--policy", `{"env": {"sat": {}}}`, "--", "true").wantError(t, "policy 1:1:", "set")
+	b.run("--policy", `{"env": {"sat": {}}}`, "--", "true").wantError(t, "--policy:1:10", "set")
 	b.run("--policy", `{}`, "--settings", "x", "--", "true").wantError(t, "excludes")
 	// Of several, what all grant.
 	two := []string{"--policy", "{}", "--policy", `{"extends": "locked"}`}

@@ -68,7 +68,8 @@ func findVerb(name string) *verb {
 
 // hintProgram says how to get a program that a verb hides.
 func (r *request) hintProgram() {
-	if path := lookPath(r.verb.name); path != "" && !r.settledQuiet() {
+	// The manual page is meant to be piped into the program of that name.
+	if path := lookPath(r.verb.name); path != "" && r.verb.name != "man" && !r.settledQuiet() {
 		say(tagNote, "running the verb '"+r.verb.name+"'; for the program use: bailey -- "+r.verb.name)
 	}
 }
@@ -103,6 +104,9 @@ func runHelp(r *request) int {
 		return answer(helpText())
 	case len(r.args) == 1 && isVerb(r.args[0]):
 		return answer(verbHelp(findVerb(r.args[0])))
+	}
+	if len(r.args) > 1 {
+		return fail(errors.New("help takes one verb"))
 	}
 	return fail(fmt.Errorf("help: there is no verb %s; see: bailey help", printable(r.args[0])))
 }

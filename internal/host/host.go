@@ -41,10 +41,27 @@ func New() (*Facts, error) {
 }
 
 // homeDir ignores a HOME that is not absolute: it would mean another directory
-// for every working directory.
+// for every working directory. Then the home is the one the system knows.
 func homeDir() string {
 	if home := os.Getenv("HOME"); strings.HasPrefix(home, "/") {
 		return home
+	}
+	data, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return ""
+	}
+	return homeIn(string(data), os.Geteuid())
+}
+
+// homeIn finds a user's home in the format of /etc/passwd:
+//
+//	name:password:uid:gid:comment:home:shell
+func homeIn(passwd string, uid int) string {
+	for line := range strings.Lines(passwd) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
+		if len(f) >= 6 && f[2] == strconv.Itoa(uid) && strings.HasPrefix(f[5], "/") {
+			return f[5]
+		}
 	}
 	return ""
 }

@@ -16,7 +16,10 @@ type Error struct {
 
 // Error writes file:line:column: message, and the hint if there is one.
 func (e *Error) Error() string {
-	s := Pos{e.File, e.Line, e.Column}.String() + ": " + e.Msg
+	s := e.Msg
+	if e.File != "" {
+		s = Pos{e.File, e.Line, e.Column}.String() + ": " + s
+	}
 	if e.Hint != "" {
 		s += "; " + e.Hint
 	}

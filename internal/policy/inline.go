@@ -10,7 +10,11 @@ func Inline(o Options, name string, texts ...string) (*Loaded, error) {
 	l := &loader{Options: o}
 	out := &Loaded{Root: o.Dir}
 	for i, text := range texts {
-		chain, p, err := l.inline(fmt.Sprintf("%s %d", name, i+1), text)
+		label := name
+		if len(texts) > 1 {
+			label = fmt.Sprintf("%s (%d of %d)", name, i+1, len(texts))
+		}
+		chain, p, err := l.inline(label, text)
 		if err != nil {
 			return nil, err
 		}

@@ -90,7 +90,7 @@ func (m *Manager) load(caller *spec.Host) (*policy.Loaded, error) {
 		Settings: m.config.Settings, Preset: m.config.Preset, Overrides: m.config.Overrides,
 	}
 	if len(m.config.Policy) > 0 {
-		return policy.Inline(o, "policy", m.config.Policy...)
+		return policy.Inline(o, "--policy", m.config.Policy...)
 	}
 	return policy.Load(o)
 }

@@ -190,7 +190,7 @@ func (c *compiler) isTooWide(entry string) bool {
 	if !c.wide(p) {
 		return false
 	}
-	c.warn(printable(p) + " is no project directory and is not granted; to insist, run with --allow-write " + printable(p))
+	c.warn(printable(p) + " is not a project, so nothing here is granted; cd into a project, or name a directory with --allow-write")
 	return true
 }
 

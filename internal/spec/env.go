@@ -72,6 +72,10 @@ func (c *compiler) environment() {
 		switch c.judge(name, value) {
 		case entersAs:
 			env[name] = value
+		case staysOut:
+			if !slices.Contains(c.spec.OmittedEnv, name) {
+				c.spec.OmittedEnv = append(c.spec.OmittedEnv, name)
+			}
 		case looksSecret:
 			delete(env, name)
 			if !slices.Contains(c.spec.DroppedEnv, name) {
@@ -92,6 +96,7 @@ func (c *compiler) environment() {
 	}
 	slices.Sort(c.spec.Env)
 	slices.Sort(c.spec.DroppedEnv)
+	slices.Sort(c.spec.OmittedEnv)
 }
 
 // identify sets what every program expects to know about its user and places.

@@ -70,7 +70,9 @@ func mountRows(s *Spec, want func(*Mount) bool) [][2]string {
 	return rows
 }
 
-func isProtection(m *Mount) bool { return m.Kind == Bind && strings.HasPrefix(m.Why, "protected ") }
+func isProtection(m *Mount) bool {
+	return m.Kind == Bind && !m.Write && (strings.HasPrefix(m.Why, "protected ") || strings.HasPrefix(m.Why, "filesystem.denyWrite "))
+}
 
 func networkText(n Network) string {
 	if n == NetworkHost {
@@ -88,6 +90,9 @@ func envRows(s *Spec) [][2]string {
 	rows := [][2]string{{"enters", strings.Join(names, " ")}}
 	if len(s.DroppedEnv) > 0 {
 		rows = append(rows, [2]string{"kept out", printable(strings.Join(s.DroppedEnv, " ")) + " (looks like a secret)"})
+	}
+	if len(s.OmittedEnv) > 0 {
+		rows = append(rows, [2]string{"not listed", printable(strings.Join(s.OmittedEnv, " ")) + " (--env NAME lets one in)"})
 	}
 	return rows
 }

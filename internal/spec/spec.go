@@ -38,6 +38,9 @@ type Spec struct {
 	// DroppedEnv names variables that were kept out because they look like
 	// secrets. Only names, never values.
 	DroppedEnv []string `json:"droppedEnv,omitempty"`
+	// OmittedEnv names the other variables of the caller that stay out, because
+	// no list lets them in.
+	OmittedEnv []string `json:"omittedEnv,omitempty"`
 }
 
 // Identity is the caller's user and group, which stay the same inside.

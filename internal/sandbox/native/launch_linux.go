@@ -307,9 +307,14 @@ func (l *launcher) mounts() {
 // link, so that it cannot be exchanged between the decision and now.
 func (b *builder) bind(m *spec.Mount) {
 	b.begin(WallMount, "bind", m.Source, m.Target)
-	if m.File {
+	switch {
+	case m.File:
 		b.ensureFile(m.Target)
-	} else {
+	case m.Write:
+		// What is written beside a granted directory would vanish, so there
+		// nothing can be.
+		b.ensureDirs(m.Target, 0o555)
+	default:
 		b.ensureDir(m.Target)
 	}
 	var tree cell
@@ -576,13 +581,15 @@ func (b *builder) directory(target string, mode uint32) {
 
 // ensureDir makes a directory and its parents where the new root is ours to
 // fill. Below a grant of the host everything needed exists already.
-func (b *builder) ensureDir(target string) {
+func (b *builder) ensureDir(target string) { b.ensureDirs(target, 0o755) }
+
+func (b *builder) ensureDirs(target string, mode uint32) {
 	if target == "/" || b.made[target] || !b.fresh(target) {
 		return
 	}
-	b.ensureDir(path.Dir(target))
+	b.ensureDirs(path.Dir(target), mode)
 	b.made[target] = true
-	b.call(unix.SYS_MKDIRAT, num(unix.AT_FDCWD), b.str(target), num(0o755))
+	b.call(unix.SYS_MKDIRAT, num(unix.AT_FDCWD), b.str(target), num(mode))
 }
 
 func (b *builder) ensureFile(target string) {

@@ -57,7 +57,7 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	}
 	forwardSignals(proc, tty)
 	limit := sandbox.LimitTime(proc.Signal, s.TimeoutMillis)
-	state := wait(proc, tty)
+	state := wait(proc, tty, s.TimeoutMillis > 0)
 	expired := limit.Stop()
 	if tty != nil {
 		tty.Close() // before anything is said
@@ -70,11 +70,16 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 }
 
 // wait returns how the command ended. When it stops, this process stops.
-func wait(p *native.Process, tty *terminal.Session) native.State {
+// A command under a time limit could stop this process, and the limit with it,
+// so then it is left to stop alone.
+func wait(p *native.Process, tty *terminal.Session, limited bool) native.State {
 	for {
 		state := p.Wait()
 		if !state.Stopped() {
 			return state
+		}
+		if limited {
+			continue
 		}
 		if tty != nil {
 			tty.Suspend()

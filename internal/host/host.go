@@ -112,7 +112,13 @@ func ParseMounts(r io.Reader) ([]spec.MountPoint, error) {
 				return nil, errors.New("mount table: short line " + strconv.Quote(line))
 			}
 		}
-		table = append(table, spec.MountPoint{Dev: fields[2], Root: unescape(fields[3]), Target: unescape(fields[4])})
+		// After the optional fields, of which there may be any number, and a
+		// hyphen comes the type.
+		var kind string
+		if _, after, ok := strings.Cut(" "+rest, " - "); ok {
+			kind, _, _ = strings.Cut(after, " ")
+		}
+		table = append(table, spec.MountPoint{Dev: fields[2], Root: unescape(fields[3]), Target: unescape(fields[4]), Type: kind})
 	}
 	return table, nil
 }

@@ -15,7 +15,7 @@ func TestParseMounts(t *testing.T) {
 36 35 98:0 /a\040b /mnt\134x\011y rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 `
 	got, err := ParseMounts(strings.NewReader(table))
-	want := []spec.MountPoint{{Dev: "0:21", Root: "/", Target: "/proc"}, {Dev: "98:0", Root: "/a b", Target: "/mnt\\x\ty"}}
+	want := []spec.MountPoint{{Dev: "0:21", Root: "/", Target: "/proc", Type: "proc"}, {Dev: "98:0", Root: "/a b", Target: "/mnt\\x\ty", Type: "ext3"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}

@@ -66,12 +66,23 @@ func (m *Manager) Initialize() error {
 		return err
 	}
 	caller.OwnDirs = OwnDirs(caller.Home)
-	caller.PolicyFiles = loaded.Files
+	caller.PolicyFiles = append(loaded.Files, userPolicy(caller.Home)...)
 	if loaded.Status == policy.Trusted {
 		caller.Root = loaded.Root
 	}
 	m.facts, m.loaded = facts, loaded
 	return nil
+}
+
+// userPolicy returns the user's own policy file, which may be a link into a
+// repository, whether or not this run goes by it: the next one may.
+func userPolicy(home string) []string {
+	file := filepath.Join(ConfigHome(home), "bailey", "bailey.jsonc")
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil || real == file {
+		return nil // its directory is protected
+	}
+	return []string{real}
 }
 
 func named(given ...bool) (n int) {

@@ -20,7 +20,7 @@ func (c *compiler) checkHardLinks() {
 	left := maxLinkChecks
 	for _, q := range c.protected {
 		if q.info.Type == TypeDirectory {
-			c.checkLinksBelow(q.path, q.name, writable, &left)
+			c.walk(q.path, &left, func(p string, info FileInfo) { c.checkHardLink(p, q.name, info, writable) })
 			continue
 		}
 		c.checkHardLink(q.path, q.name, q.info, writable)
@@ -28,9 +28,13 @@ func (c *compiler) checkHardLinks() {
 	for _, l := range c.layers {
 		for i := range l.rules {
 			r := &l.rules[i]
+			switch {
 			// Another name of what cannot be read cannot be read either.
-			if r.kind == denyWrite || r.kind == denyRead && !c.unreadable(r.path, r.info) {
+			case !r.kind.denies(), r.kind == denyRead && c.unreadable(r.path, r.info):
+			case r.info.Type != TypeDirectory:
 				c.checkHardLink(r.path, r.reason(), r.info, writable)
+			case c.granted(path.Dir(r.path)) == AccessWrite:
+				c.walk(r.path, &left, func(p string, info FileInfo) { c.checkHardLink(p, r.reason(), info, writable) })
 			}
 		}
 	}
@@ -52,8 +56,9 @@ func (c *compiler) checkHardLink(p, name string, info FileInfo, writable []uint6
 		"give it a copy of its own: cp -p "+p+" "+p+".new && mv "+p+".new "+p)
 }
 
-// checkLinksBelow looks at the files in a protected directory.
-func (c *compiler) checkLinksBelow(dir, name string, writable []uint64, left *int) {
+// walk visits what lies below a directory, as far as left allows; below zero
+// something was left out.
+func (c *compiler) walk(dir string, left *int, visit func(string, FileInfo)) {
 	names, err := c.facts.ReadDir(dir, max(*left, 0))
 	if err != nil {
 		*left = -1
@@ -72,11 +77,10 @@ func (c *compiler) checkLinksBelow(dir, name string, writable []uint64, left *in
 		if !ok {
 			continue
 		}
+		visit(p, info)
 		if info.Type == TypeDirectory {
-			c.checkLinksBelow(p, name, writable, left)
-			continue
+			c.walk(p, left, visit)
 		}
-		c.checkHardLink(p, name, info, writable)
 	}
 }
 
@@ -104,15 +108,13 @@ type view struct {
 // under a second name with more access.
 func (c *compiler) checkAliases() {
 	restricted := c.restricted()
-	if len(restricted) == 0 {
-		return
-	}
 	table, err := c.facts.Mounts()
 	if err != nil {
 		c.refuse("mount table", "", err.Error(), "mount /proc")
 		return
 	}
-	if !hasTwins(table) {
+	c.hideKernelMounts(table)
+	if len(restricted) == 0 || !hasTwins(table) {
 		return
 	}
 	views := c.views(table)
@@ -125,6 +127,32 @@ func (c *compiler) checkAliases() {
 			c.checkAlias(p, r, v)
 		}
 	}
+}
+
+// hideKernelMounts covers file systems of the kernel that the host has mounted
+// below a granted directory, as in a tree that images are built in: they would
+// come along with it, and tell about the whole machine or, as root, command it.
+func (c *compiler) hideKernelMounts(table []MountPoint) {
+	for _, t := range table {
+		if !isKernelType(t.Type) {
+			continue
+		}
+		if _, m := c.spec.Access(t.Target); m != nil && m.Kind == Bind && below(m.Target, t.Target) {
+			b := builder{c: c, mounts: []Mount{*m}, open: []int{0}}
+			b.add(Mount{Kind: Hide, Target: t.Target, Source: "dir", Why: t.Type + " of the host"})
+			c.spec.Mounts = append(c.spec.Mounts, b.mounts[1:]...)
+		}
+	}
+	c.spec.Mounts = sortMounts(c.spec.Mounts)
+}
+
+func isKernelType(t string) bool {
+	switch t {
+	case "proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "binfmt_misc",
+		"efivarfs", "pstore", "devtmpfs", "devpts", "mqueue", "nsfs", "fusectl", "selinuxfs", "rpc_pipefs", "nfsd":
+		return true
+	}
+	return false
 }
 
 // hasTwins says whether any part of a file system is mounted twice, which few

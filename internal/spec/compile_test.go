@@ -253,16 +253,16 @@ func TestHardLinksOfProtectedFilesAreRefused(t *testing.T) {
 }
 
 func TestBindMountsOfRestrictedPathsAreRefused(t *testing.T) {
-	base := []MountPoint{{"8:1", "/", "/"}}
+	base := []MountPoint{{"8:1", "/", "/", "ext4"}}
 	for name, tc := range map[string]struct {
 		mount  MountPoint
 		write  []string
 		denied []string
 	}{
-		"inside the project":        {MountPoint{"8:1", "/home/u/p/.git/hooks", "/home/u/p/sub"}, nil, nil},
-		"project at another grant":  {MountPoint{"8:1", "/home/u", "/srv"}, []string{"/srv"}, nil},
-		"denied directory in part":  {MountPoint{"8:1", "/data/secret/part", "/srv"}, []string{"/srv"}, []string{"/data/secret"}},
-		"denied file by read grant": {MountPoint{"8:1", "/etc", "/opt"}, nil, nil},
+		"inside the project":        {MountPoint{"8:1", "/home/u/p/.git/hooks", "/home/u/p/sub", "ext4"}, nil, nil},
+		"project at another grant":  {MountPoint{"8:1", "/home/u", "/srv", "ext4"}, []string{"/srv"}, nil},
+		"denied directory in part":  {MountPoint{"8:1", "/data/secret/part", "/srv", "ext4"}, []string{"/srv"}, []string{"/data/secret"}},
+		"denied file by read grant": {MountPoint{"8:1", "/etc", "/opt", "ext4"}, nil, nil},
 	} {
 		f := newSystem(append(repository("/home/u/p/.git"), "/home/u/p/sub/", "/srv/", "/data/secret/part/x")...)
 		f.mounts = append(slices.Clone(base), tc.mount)
@@ -275,7 +275,7 @@ func TestBindMountsOfRestrictedPathsAreRefused(t *testing.T) {
 	}
 	// The same directory granted under both names, each with its protection.
 	f := newSystem(append(repository("/home/u/p/.git"), repository("/srv/.git")...)...)
-	f.mounts = append(base, MountPoint{"8:1", "/home/u/p", "/srv"})
+	f.mounts = append(base, MountPoint{"8:1", "/home/u/p", "/srv", "ext4"})
 	p := basicPolicy()
 	p.Filesystem.AllowWrite = append(p.Filesystem.AllowWrite, "/srv")
 	mustCompile(t, p, f)
@@ -428,5 +428,66 @@ func TestTrustedPolicyFileMarksTheProject(t *testing.T) {
 	wantAccess(t, s, AccessWrite, "/home/u/p/sub/file")
 	if a, _ := s.Access("/home/u/p/file"); a == AccessWrite {
 		t.Error("a policy file in the home directory granted all of it")
+	}
+}
+
+func TestWhatCannotBeLookedAtIsRefusedInsideAGrant(t *testing.T) {
+	f := newSystem(repository("/home/u/p/.git")...)
+	f.closed = "/home/u/p/.git/"
+	wantRefused(t, basicPolicy(), f, "/home/u/p/.git", "cannot be looked at")
+	f.closed = "/srv/"
+	mustCompile(t, basicPolicy(), f)
+}
+
+func TestModuleStaysProtectedWithoutItsHead(t *testing.T) {
+	lines := append(repository("/home/u/p/.git"), repository("/home/u/p/.git/modules/one")...)
+	lines = append(lines, "/home/u/p/.git/modules/one/config=[core]\n worktree = ../../../one\n", "/home/u/p/one/.git=gitdir: x")
+	f := newSystem(lines...)
+	delete(f.files, "/home/u/p/.git/modules/one/HEAD")
+	wantAccess(t, mustCompile(t, basicPolicy(), f), AccessRead,
+		"/home/u/p/.git/modules/one/config", "/home/u/p/.git/modules/one/hooks", "/home/u/p/one/.git")
+}
+
+func TestWorktreeInsideTheProjectKeepsItsPointer(t *testing.T) {
+	f := newSystem(append(repository("/home/u/p/.git"), "/home/u/p/.git/worktrees/wt/gitdir=/home/u/p/wt/.git\n", "/home/u/p/wt/.git=gitdir: x")...)
+	wantAccess(t, mustCompile(t, basicPolicy(), f), AccessRead, "/home/u/p/wt/.git")
+}
+
+func TestHookThatIsALinkIsProtectedAtItsTarget(t *testing.T) {
+	f := newSystem(append(repository("/home/u/p/.git"), "/home/u/p/.git/hooks/pre-commit -> ../../scripts/pc", "/home/u/p/scripts/pc", "/home/u/p/scripts/other")...)
+	s := mustCompile(t, basicPolicy(), f)
+	wantAccess(t, s, AccessRead, "/home/u/p/scripts/pc")
+	wantAccess(t, s, AccessWrite, "/home/u/p/scripts/other")
+}
+
+func TestHardLinkBelowADeniedDirectoryIsRefused(t *testing.T) {
+	f := newSystem("/home/u/p/secrets/key", "/home/u/p/other")
+	f.files["/home/u/p/secrets/key"].Nlink = 2
+	p := basicPolicy()
+	p.Filesystem.DenyRead = append(p.Filesystem.DenyRead, "secrets")
+	wantRefused(t, p, f, "/home/u/p/secrets/key", "hard link")
+}
+
+func TestKernelFileSystemsBelowAGrantAreHidden(t *testing.T) {
+	f := newSystem("/home/u/p/image/proc/", "/home/u/p/image/home/")
+	f.mounts = append(f.mounts, MountPoint{"0:5", "/", "/home/u/p/image/proc", "proc"}, MountPoint{"8:2", "/", "/home/u/p/image/home", "ext4"})
+	s := mustCompile(t, basicPolicy(), f)
+	if _, m := s.Access("/home/u/p/image/proc/sys"); m.Kind != Hide {
+		t.Errorf("the host's proc is shown by %+v", m)
+	}
+	wantAccess(t, s, AccessWrite, "/home/u/p/image/home/x")
+}
+
+func TestSomebodysHomeIsNoProject(t *testing.T) {
+	f := in(newSystem("/home/v/.ssh/id"), "/home/v")
+	if a, _ := mustCompile(t, basicPolicy(), f).Access("/home/v/.ssh/id"); a == AccessWrite {
+		t.Error("another user's home was granted")
+	}
+}
+
+func TestMessagesHoldNoControlCharacters(t *testing.T) {
+	_, err := Compile(basicPolicy(), newSystem("/home/u/p/.mcp.json -> a\x1b]0;T\x07b"), Command{Argv: []string{"true"}})
+	if err == nil || strings.ContainsAny(err.Error(), "\x1b\x07") {
+		t.Errorf("got %q", err)
 	}
 }

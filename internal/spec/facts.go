@@ -2,9 +2,11 @@ package spec
 
 import (
 	"errors"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Facts is everything Compile knows about the machine. Paths given to it are
@@ -73,6 +75,7 @@ type MountPoint struct {
 	Dev    string // "major:minor"
 	Root   string
 	Target string
+	Type   string // of the file system
 }
 
 // Command is what is to be run.
@@ -86,6 +89,8 @@ type lookups struct {
 	Facts
 	stats  map[string]stat
 	listed []listing
+	// closed are paths that could not be looked at although they may exist.
+	closed []string
 }
 
 type stat struct {
@@ -104,8 +109,9 @@ func newLookups(f Facts) *lookups {
 	return &lookups{Facts: f, stats: make(map[string]stat, 96)}
 }
 
-// lstat reports a path that cannot be looked at as absent: the sandbox runs as
-// the same user and cannot look at it either.
+// lstat reports a path that cannot be looked at as absent, and remembers it:
+// the command cannot look at it either, unless it owns the directory that is in
+// the way and opens it.
 func (l *lookups) lstat(p string) (FileInfo, bool) {
 	if s, ok := l.stats[p]; ok {
 		return s.info, s.ok
@@ -115,7 +121,15 @@ func (l *lookups) lstat(p string) (FileInfo, bool) {
 	}
 	info, err := l.Lstat(p)
 	l.stats[p] = stat{info: info, ok: err == nil}
+	if err != nil && !isAbsence(err) {
+		l.closed = append(l.closed, p)
+	}
 	return info, err == nil
+}
+
+// isAbsence says whether an error means that there is nothing of that name.
+func isAbsence(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 func (l *lookups) readlink(p string) (string, error) {

@@ -13,6 +13,7 @@ type fakeFacts struct {
 	files      map[string]*fakeFile
 	unreadable map[string]bool
 	mounts     []MountPoint
+	closed     string // paths that start so cannot be looked at
 }
 
 type fakeFile struct {
@@ -27,7 +28,7 @@ func newFake(lines ...string) *fakeFacts {
 		host:       Host{UID: 1000, GID: 1000, Home: "/home/u", Dir: "/home/u/p"},
 		files:      map[string]*fakeFile{},
 		unreadable: map[string]bool{},
-		mounts:     []MountPoint{{"8:1", "/", "/"}},
+		mounts:     []MountPoint{{"8:1", "/", "/", "ext4"}},
 	}
 	f.put("/", &fakeFile{FileInfo: FileInfo{Type: TypeDirectory, Mode: 0o755}})
 	for _, line := range lines {
@@ -87,6 +88,9 @@ func (f *fakeFacts) Host() Host { return f.host }
 // Lstat follows links above the last component as a kernel would: that none is
 // ever asked for is for the tests to see.
 func (f *fakeFacts) Lstat(p string) (FileInfo, error) {
+	if f.closed != "" && strings.HasPrefix(p, f.closed) {
+		return FileInfo{}, fs.ErrPermission
+	}
 	if file, ok := f.files[p]; ok {
 		return file.FileInfo, nil
 	}

@@ -184,10 +184,17 @@ func (c *compiler) gitConfigAllowed() bool {
 	return isTrue(c.policy.Filesystem.AllowGitConfig)
 }
 
+// maxIncludes is how deep git follows included files.
+const maxIncludes = 10
+
 // protectNamed protects the files and directories a git configuration sends git
 // to: hooks kept elsewhere, and included configuration.
 func (c *compiler) protectNamed(file, tree string, depth int) {
-	if info, ok := c.facts.lstat(file); !ok || info.Type != TypeRegular || depth > 4 {
+	if info, ok := c.facts.lstat(file); !ok || info.Type != TypeRegular {
+		return
+	}
+	if depth > maxIncludes {
+		c.refuse("protected path", file, "is included through more than ten others", "make the chain shorter")
 		return
 	}
 	data, err := c.facts.ReadFile(file)
@@ -214,10 +221,11 @@ func (c *compiler) protectValue(file string, s gitSetting, from string) (string,
 	case strings.HasPrefix(p, "~/"):
 		p = path.Join(c.host.Home, p[2:])
 	case !strings.HasPrefix(p, "/"):
-		p = path.Join(from, p)
+		// Not cleaned: a ".." after a link means what the kernel makes of it.
+		p = from + "/" + p
 	}
 	name := s.section + "." + s.key + " of " + file
-	r, err := c.facts.resolve(path.Clean(p))
+	r, err := c.facts.resolve(p)
 	if err != nil {
 		return "", false
 	}
@@ -273,7 +281,7 @@ func (c *compiler) findModules(dir string, left *int, found *[]string) bool {
 			continue
 		}
 		next := p
-		if _, isRepository := c.facts.lstat(join(p, "HEAD")); isRepository {
+		if c.looksLikeRepository(p) {
 			*found = append(*found, p)
 			next = join(p, "modules")
 			if info, ok := c.facts.lstat(next); !ok || info.Type != TypeDirectory {
@@ -287,7 +295,18 @@ func (c *compiler) findModules(dir string, left *int, found *[]string) bool {
 	return true
 }
 
-// protectWorktrees protects the pointers of linked worktrees.
+// looksLikeRepository goes by any part of a repository: the command can move
+// some of them away for a while.
+func (c *compiler) looksLikeRepository(dir string) bool {
+	for _, name := range []string{"HEAD", "config", "hooks", "objects", "refs", "commondir"} {
+		if _, ok := c.facts.lstat(join(dir, name)); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// protectWorktrees protects the pointers of linked worktrees, at both ends.
 func (c *compiler) protectWorktrees(dir string) {
 	worktrees := join(dir, "worktrees")
 	info, ok := c.facts.lstat(worktrees)
@@ -306,6 +325,11 @@ func (c *compiler) protectWorktrees(dir string) {
 		}
 		for _, file := range []string{"commondir", "config.worktree", "gitdir"} {
 			c.protectIn(w, file, true)
+		}
+		if data, err := c.facts.ReadFile(join(w, "gitdir")); err == nil {
+			if p, ok := c.realPath(w, strings.TrimRight(string(data), "\r\n")); ok && path.Base(p) == ".git" {
+				c.protectIn(path.Dir(p), ".git", true)
+			}
 		}
 	}
 }

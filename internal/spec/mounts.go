@@ -344,7 +344,7 @@ func (c *compiler) placeHidden() {
 	if c.host.UID != 0 {
 		return
 	}
-	for _, name := range []string{"keys", "timer_list"} {
+	for _, name := range []string{"keys", "kpagecgroup", "kpagecount", "kpageflags", "slabinfo", "timer_list", "vmallocinfo"} {
 		if info, ok := c.facts.lstat("/proc/" + name); ok {
 			c.spec.Mounts = append(c.spec.Mounts, hide("/proc/"+name, info, "of the whole machine"))
 		}

@@ -70,6 +70,9 @@ func (c *compiler) wide(d string) bool {
 	if d == "/" || c.home.path != "" && covers(d, c.home.path) {
 		return true
 	}
+	if path.Dir(d) == "/home" {
+		return true // somebody's home, whatever HOME says
+	}
 	for _, s := range []string{"/etc", "/proc", "/sys", "/dev", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
 		if covers(s, d) {
 			return true

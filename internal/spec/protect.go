@@ -91,7 +91,36 @@ func (c *compiler) protect() {
 	for _, p := range c.host.OwnDirs {
 		c.protectOwn("bailey's directory", p)
 	}
+	c.protectLinksBelow()
+	c.refuseClosed()
 	c.refuseInsistence()
+}
+
+// refuseClosed refuses what could not be looked at inside a writable directory:
+// the command may be able to open it, and nothing in it would be protected.
+func (c *compiler) refuseClosed() {
+	for _, p := range c.facts.closed {
+		c.refuseIf(c.granted(p) == AccessWrite, "protected path", p,
+			"cannot be looked at, so nothing in it could be protected", "chmod u+rwx "+path.Dir(p))
+	}
+}
+
+// protectLinksBelow protects what symbolic links inside protected directories
+// lead to: a hook is often a link to a script of the project.
+func (c *compiler) protectLinksBelow() {
+	left := maxLinkChecks
+	for i := 0; i < len(c.protected); i++ { // grows
+		if q := c.protected[i]; q.info.Type == TypeDirectory {
+			c.walk(q.path, &left, func(p string, info FileInfo) {
+				if info.Type != TypeLink {
+					return
+				}
+				if r, ok := c.protectLink(p, q.always); ok {
+					c.addProtection(protection{r.path, r.info, c.inProject(p), q.always})
+				}
+			})
+		}
+	}
 }
 
 // roots are the directories at which people keep the files above: those the

@@ -24,9 +24,9 @@ func (u *Unsupported) Error() string {
 	if u.Value != "" {
 		b.WriteString(" " + printable(u.Value))
 	}
-	b.WriteString(": " + u.Reason)
+	b.WriteString(": " + printable(u.Reason))
 	if u.Fix != "" {
-		b.WriteString("; " + u.Fix)
+		b.WriteString("; " + printable(u.Fix))
 	}
 	return b.String()
 }

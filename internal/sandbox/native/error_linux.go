@@ -54,6 +54,15 @@ func (e *ExecError) Unwrap() error { return e.Errno }
 // descriptor the sandbox could walk the host's tree.
 var ErrDirectory = errors.New("is a directory, which would open a way out of the sandbox")
 
+// ErrProtected is returned for a stream that is a file of a granted directory
+// to which the command has less access than to the directory: opened again, by
+// its name in /proc, it would have the directory's.
+var ErrProtected = errors.New("is a file that the policy protects; give it through a pipe")
+
+// ErrSocket is returned for a stream that is a socket of another kind than a
+// connected unix socket: it would reach into the network it was made in.
+var ErrSocket = errors.New("is a network socket, through which the sandbox would reach the host's network; give it through a pipe")
+
 // ErrTruncatable is returned for a file opened for reading where the kernel
 // could not keep the sandbox from truncating it.
 var ErrTruncatable = errors.New("is a file, and landlock before interface 3 (Linux 6.2) cannot keep it from being truncated; give it through a pipe")

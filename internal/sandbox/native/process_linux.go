@@ -206,6 +206,9 @@ func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
 		if err == nil && isTruncatable(access, abi) {
 			err = ErrTruncatable
 		}
+		if err == nil {
+			err = checkStream(s, int(f.Fd()), access)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", [...]string{"stdin", "stdout", "stderr"}[i], err)
 		}

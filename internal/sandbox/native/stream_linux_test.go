@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 func TestOnlyTheStreamsGoIn(t *testing.T) {
@@ -206,5 +208,63 @@ func TestReadOnlyFileIsRefusedWhereItCouldBeTruncated(t *testing.T) {
 		if got := isTruncatable(tc.access, tc.abi); got != tc.want {
 			t.Errorf("rights %#x with interface %d: got %v", tc.access, tc.abi, got)
 		}
+	}
+}
+
+func TestProtectedFileIsNoStream(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"plain", "protected", "hidden"} {
+		if err := os.WriteFile(dir+"/"+name, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &spec.Spec{
+		Network: spec.NetworkNone,
+		Mounts: []spec.Mount{
+			{Kind: spec.Bind, Source: dir, Target: dir, Write: true},
+			{Kind: spec.Hide, Source: "file", Target: dir + "/hidden", File: true},
+			{Kind: spec.Bind, Source: dir + "/protected", Target: dir + "/protected", File: true},
+		},
+		Landlock: spec.Landlock{Rules: []spec.LandlockRule{{Path: dir, Read: true, Write: true}}},
+	}
+	for name, want := range map[string]error{"plain": nil, "protected": ErrProtected, "hidden": ErrProtected} {
+		f, err := os.Open(dir + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		access, err := streamRights(int(f.Fd()))
+		if err == nil {
+			err = checkStream(s, int(f.Fd()), access)
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", name, err, want)
+		}
+		f.Close()
+	}
+}
+
+func TestOnlyConnectedUnixSocketsAreStreams(t *testing.T) {
+	closed := &spec.Spec{Network: spec.NetworkNone}
+	for _, tc := range []struct {
+		domain, kind int
+		want         error
+	}{
+		{unix.AF_INET, unix.SOCK_STREAM, ErrSocket},
+		{unix.AF_INET6, unix.SOCK_DGRAM, ErrSocket},
+		{unix.AF_UNIX, unix.SOCK_DGRAM, ErrSocket},
+		{unix.AF_UNIX, unix.SOCK_STREAM, nil},
+		{unix.AF_UNIX, unix.SOCK_SEQPACKET, nil},
+	} {
+		fd, err := unix.Socket(tc.domain, tc.kind, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkStream(closed, fd, 0); !errors.Is(err, tc.want) {
+			t.Errorf("domain %d kind %d: got %v, want %v", tc.domain, tc.kind, err, tc.want)
+		}
+		if err := checkStream(&spec.Spec{Network: spec.NetworkHost}, fd, 0); err != nil {
+			t.Errorf("with the host's network: %v", err)
+		}
+		unix.Close(fd)
 	}
 }

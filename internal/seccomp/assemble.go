@@ -42,7 +42,7 @@ func Assemble(p Profile) []Instruction {
 	a.emit(opJGE, 0, 1, limit)
 	a.ret(Fail(enosys))
 	a.search(segments(p))
-	a.finish()
+	a.answers()
 	return a.out
 }
 
@@ -75,7 +75,7 @@ func segments(p Profile) []segment {
 
 type assembler struct {
 	out []Instruction
-	// jumps are branches to a plain answer, which stands once at the end.
+	// jumps are branches to a plain answer, which stands once further down.
 	jumps []jump
 }
 
@@ -105,7 +105,7 @@ func (a *assembler) search(segs []segment) {
 	a.branch(test, true, segs[mid:])
 }
 
-// branch sets where a test goes to: to a plain answer at the end, or to what
+// branch sets where a test goes to: to a plain answer further down, or to what
 // follows here.
 func (a *assembler) branch(test int, holds bool, segs []segment) {
 	if r := segs[0].rule; len(segs) == 1 && (r == nil || len(r.Checks) == 0) {
@@ -115,6 +115,11 @@ func (a *assembler) branch(test int, holds bool, segs []segment) {
 		}
 		a.jumps = append(a.jumps, jump{test, holds, to})
 		return
+	}
+	// Nothing falls through to here, so the answers can stand here if the first
+	// branch to one is about to be out of reach.
+	if len(a.jumps) > 0 && len(a.out)-a.jumps[0].at > 128 {
+		a.answers()
 	}
 	a.aim(test, holds)
 	a.search(segs)
@@ -133,8 +138,8 @@ func (a *assembler) aim(at int, holds bool) {
 	}
 }
 
-// finish emits the plain answers, each once.
-func (a *assembler) finish() {
+// answers emits the plain answers that are waited for, each once.
+func (a *assembler) answers() {
 	for len(a.jumps) > 0 {
 		to := a.jumps[0].to
 		rest := a.jumps[:0]

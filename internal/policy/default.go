@@ -26,7 +26,7 @@ var defaultPolicy = Policy{
 			"~/.nvm", "~/.fnm", "~/.local/share/fnm", "~/.volta", "~/.local/share/pnpm", "~/.bun", "~/.deno",
 			"~/.pyenv", "~/.local/share/uv", "~/.local/share/pipx", "~/.local/pipx",
 			"~/.conda", "~/miniconda3", "~/anaconda3", "~/miniforge3",
-			"~/go", "~/.rustup", "~/.rbenv", "~/.gem", "~/.bundle", "~/.sdkman", "~/.jenv", "~/.ghcup",
+			"~/go", "~/.cargo", "~/.rustup", "~/.rbenv", "~/.gem", "~/.bundle", "~/.sdkman", "~/.jenv", "~/.ghcup",
 
 			// Caches that can be used without being written.
 			"~/.npm/_cacache", "~/.cache/node",
@@ -35,7 +35,7 @@ var defaultPolicy = Policy{
 		// launch a twentieth of a millisecond where it exists.
 		PrivateWrite: []string{
 			"~/.cache/go-build",
-			"~/.cargo",
+			"~/.cargo/registry", "~/.cargo/git",
 			"~/.cache/yarn", "~/.cache/pnpm",
 			"~/.cache/uv",
 			"~/.gradle", "~/.m2",

@@ -382,12 +382,12 @@ func closeAll(fds ...*int) {
 // mapAllIDs maps every id the caller's own namespace knows to itself.
 func mapAllIDs(pid int) error {
 	for _, name := range []string{"uid_map", "gid_map"} {
-		own, err := os.ReadFile("/proc/self/" + name)
+		own, err := readFile("/proc/self/" + name)
 		if err != nil {
 			return &LaunchError{Step: "read /proc/self/" + name, Errno: errnoOf(err), Wall: WallUser}
 		}
 		file := "/proc/" + strconv.Itoa(pid) + "/" + name
-		if err := writeFile(file, identityMap(string(own))); err != nil {
+		if err := writeFile(file, identityMap(own)); err != nil {
 			return &LaunchError{Step: "write " + file, Errno: errnoOf(err), Wall: WallUser}
 		}
 	}
@@ -404,6 +404,19 @@ func identityMap(own string) string {
 		}
 	}
 	return b.String()
+}
+
+// readFile reads a small file of /proc, without the poller that package os would
+// start for it.
+func readFile(name string) (string, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	buf := make([]byte, 16<<10) // a map has at most 340 lines
+	n, err := unix.Read(fd, buf)
+	return string(buf[:max(n, 0)]), err
 }
 
 // writeFile writes text to a file of /proc in a single call, as it wants it.

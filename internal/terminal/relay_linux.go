@@ -19,6 +19,7 @@ func (s *Session) relayOutput() {
 			continue
 		}
 		if n <= 0 || err != nil {
+			_ = writeAll(s.out, s.held)
 			return
 		}
 		data := buf[:n]
@@ -111,12 +112,17 @@ func (s *Session) typed(data []byte) []byte {
 func (s *Session) withoutEcho(data []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	data = append(s.held, data...)
+	s.held = nil
 	for len(s.echo) > 0 {
 		line := s.echo
 		if i := bytes.IndexByte(s.echo, '\n'); i >= 0 {
 			line = s.echo[:i+1]
 		}
 		i := bytes.Index(data, line)
+		if i < 0 {
+			data, s.held = splitEcho(data, line)
+		}
 		if i < 0 {
 			break
 		}
@@ -128,6 +134,17 @@ func (s *Session) withoutEcho(data []byte) []byte {
 		s.echo = nil
 	}
 	return data
+}
+
+// splitEcho cuts off the beginning of a line's echo at the end of data, whose
+// rest is still to come.
+func splitEcho(data, line []byte) (before, begun []byte) {
+	for n := min(len(data), len(line)-1); n > 0; n-- {
+		if bytes.HasSuffix(data, line[:n]) {
+			return data[:len(data)-n], bytes.Clone(line[:n])
+		}
+	}
+	return data, nil
 }
 
 // giveBackOnPanic keeps a defect here from leaving the terminal raw.

@@ -32,6 +32,7 @@ type Session struct {
 	wanted    unix.Termios // ours, if taken,
 	applied   unix.Termios // and what the terminal made of them
 	echo      []byte       // what the command's terminal is about to echo
+	held      []byte       // the beginning of that, not yet known for what it is
 }
 
 // Open looks for a terminal among the streams. Without one it returns nil.

@@ -150,7 +150,7 @@ func usedFile(c sandbox.Config) (string, error) {
 	if err != nil || file != "" {
 		return file, err
 	}
-	own := filepath.Join(sandbox.ConfigHome(facts.Caller.Home), "bailey", "bailey.jsonc")
+	own := policy.UserFile(sandbox.ConfigHome(facts.Caller.Home))
 	if _, err := os.Stat(own); err == nil {
 		return own, nil
 	}

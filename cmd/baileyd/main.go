@@ -20,21 +20,6 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run returns the exit status: 125, as for every error of Bailey's own, unless
-// the version or the help was asked for.
 func run(args []string, stdout, stderr io.Writer) int {
-	const exitOwn = 125
-	text, out, status := "baileyd: this version has no server yet; try: baileyd --help\n", stderr, exitOwn
-	if len(args) == 1 {
-		switch args[0] {
-		case "-v", "--version", "version":
-			text, out, status = version.Line("baileyd"), stdout, 0
-		case "-h", "--help", "help":
-			text, out, status = help, stdout, 0
-		}
-	}
-	if _, err := io.WriteString(out, text); err != nil {
-		return exitOwn
-	}
-	return status
+	return version.Placeholder("baileyd", "server", help, args, stdout, stderr)
 }

@@ -184,8 +184,11 @@ type loader struct {
 	files []string
 }
 
-func (l *loader) userFile() string {
-	return filepath.Join(l.ConfigHome, "bailey", "bailey.jsonc")
+func (l *loader) userFile() string { return UserFile(l.ConfigHome) }
+
+// UserFile is where the user's own policy is.
+func UserFile(configHome string) string {
+	return filepath.Join(configHome, "bailey", "bailey.jsonc")
 }
 
 // effective resolves a source that the user stands behind, flags included.

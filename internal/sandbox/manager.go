@@ -77,7 +77,7 @@ func (m *Manager) Initialize() error {
 // userPolicy returns the user's own policy file, which may be a link into a
 // repository, whether or not this run goes by it: the next one may.
 func userPolicy(home string) []string {
-	file := filepath.Join(ConfigHome(home), "bailey", "bailey.jsonc")
+	file := policy.UserFile(ConfigHome(home))
 	real, err := filepath.EvalSymlinks(file)
 	if err != nil || real == file {
 		return nil // its directory is protected

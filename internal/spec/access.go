@@ -106,7 +106,7 @@ func (l *layer) access(p string) Access {
 	write, writeLen, sealed := AccessNone, 0, false
 	for i := range l.rules {
 		r := &l.rules[i]
-		if !covers(r.path, p) {
+		if !Covers(r.path, p) {
 			continue
 		}
 		n := len(r.path)
@@ -153,7 +153,7 @@ func barrier(p string) string {
 		return ""
 	}
 	for _, b := range barriers {
-		if covers(b, p) {
+		if Covers(b, p) {
 			return b
 		}
 	}
@@ -188,7 +188,7 @@ func (c *compiler) granted(p string) Access {
 func (c *compiler) isProtected(p string) bool {
 	for i := range c.protected {
 		q := &c.protected[i]
-		if covers(q.path, p) && (q.always || !c.insisted(q.path, p)) {
+		if Covers(q.path, p) && (q.always || !c.insisted(q.path, p)) {
 			return true
 		}
 	}
@@ -200,7 +200,7 @@ func (c *compiler) isProtected(p string) bool {
 func (c *compiler) insisted(protected, p string) bool {
 	for i := range c.layers[0].rules {
 		r := &c.layers[0].rules[i]
-		if r.kind == allowWrite && covers(protected, r.path) && covers(r.path, p) {
+		if r.kind == allowWrite && Covers(protected, r.path) && Covers(r.path, p) {
 			return true
 		}
 	}
@@ -214,7 +214,7 @@ func (s *Spec) Access(p string) (Access, *Mount) {
 	var best *Mount
 	for i := range s.Mounts {
 		m := &s.Mounts[i]
-		if covers(m.Target, p) && (best == nil || len(m.Target) >= len(best.Target)) {
+		if Covers(m.Target, p) && (best == nil || len(m.Target) >= len(best.Target)) {
 			best = m
 		}
 	}

@@ -17,13 +17,10 @@ const maxLinkChecks = 8192
 // may be within reach.
 func (c *compiler) checkHardLinks() {
 	writable := c.writableDevices()
-	left := maxLinkChecks
-	for _, q := range c.protected {
-		if q.info.Type == TypeDirectory {
-			c.walk(q.path, &left, func(p string, info FileInfo) { c.checkHardLink(p, q.name, info, writable) })
-			continue
+	for _, list := range [][]protection{c.protected, c.inside} {
+		for _, q := range list {
+			c.checkHardLink(q.path, q.name, q.info, writable)
 		}
-		c.checkHardLink(q.path, q.name, q.info, writable)
 	}
 	for _, l := range c.layers {
 		for i := range l.rules {
@@ -34,11 +31,11 @@ func (c *compiler) checkHardLinks() {
 			case r.info.Type != TypeDirectory:
 				c.checkHardLink(r.path, r.reason(), r.info, writable)
 			case c.granted(path.Dir(r.path)) == AccessWrite:
-				c.walk(r.path, &left, func(p string, info FileInfo) { c.checkHardLink(p, r.reason(), info, writable) })
+				c.walk(r.path, func(p string, info FileInfo) { c.checkHardLink(p, r.reason(), info, writable) })
 			}
 		}
 	}
-	c.refuseIf(left < 0, "protected path", "", "protected directories hold too many files to check all of them for hard links", "make them smaller")
+	c.refuseIf(c.unvisited < 0, "protected path", "", "protected directories hold too many files to check all of them for hard links", "make them smaller")
 }
 
 func (c *compiler) checkHardLink(p, name string, info FileInfo, writable []uint64) {
@@ -56,12 +53,11 @@ func (c *compiler) checkHardLink(p, name string, info FileInfo, writable []uint6
 		"give it a copy of its own: cp -p "+p+" "+p+".new && mv "+p+".new "+p)
 }
 
-// walk visits what lies below a directory, as far as left allows; below zero
-// something was left out.
-func (c *compiler) walk(dir string, left *int, visit func(string, FileInfo)) {
-	names, err := c.facts.ReadDir(dir, max(*left, 0))
+// walk visits what lies below a directory, as far as unvisited allows.
+func (c *compiler) walk(dir string, visit func(string, FileInfo)) {
+	names, err := c.facts.ReadDir(dir, max(c.unvisited, 0))
 	if err != nil {
-		*left = -1
+		c.unvisited = -1
 		return
 	}
 	for _, n := range names {
@@ -69,7 +65,7 @@ func (c *compiler) walk(dir string, left *int, visit func(string, FileInfo)) {
 		if strings.HasSuffix(n, ".sample") {
 			continue
 		}
-		if *left--; *left < 0 {
+		if c.unvisited--; c.unvisited < 0 {
 			return
 		}
 		p := join(dir, n)
@@ -79,7 +75,7 @@ func (c *compiler) walk(dir string, left *int, visit func(string, FileInfo)) {
 		}
 		visit(p, info)
 		if info.Type == TypeDirectory {
-			c.walk(p, left, visit)
+			c.walk(p, visit)
 		}
 	}
 }
@@ -133,6 +129,7 @@ func (c *compiler) checkAliases() {
 // below a granted directory, as in a tree that images are built in: they would
 // come along with it, and tell about the whole machine or, as root, command it.
 func (c *compiler) hideKernelMounts(table []MountPoint) {
+	shown := len(c.spec.Mounts)
 	for _, t := range table {
 		if !isKernelType(t.Type) {
 			continue
@@ -143,7 +140,9 @@ func (c *compiler) hideKernelMounts(table []MountPoint) {
 			c.spec.Mounts = append(c.spec.Mounts, b.mounts[1:]...)
 		}
 	}
-	c.spec.Mounts = sortMounts(c.spec.Mounts)
+	if len(c.spec.Mounts) > shown {
+		c.spec.Mounts = sortMounts(c.spec.Mounts)
+	}
 }
 
 func isKernelType(t string) bool {
@@ -161,7 +160,7 @@ func hasTwins(table []MountPoint) bool {
 	for i := range table {
 		for j := range table[:i] {
 			a, b := &table[i], &table[j]
-			if a.Dev == b.Dev && (covers(a.Root, b.Root) || covers(b.Root, a.Root)) {
+			if a.Dev == b.Dev && (Covers(a.Root, b.Root) || Covers(b.Root, a.Root)) {
 				return true
 			}
 		}
@@ -211,7 +210,7 @@ func (c *compiler) views(table []MountPoint) []view {
 func locate(table []MountPoint, p string) (view, bool) {
 	best := -1
 	for i, t := range table {
-		if covers(t.Target, p) && (best < 0 || len(t.Target) >= len(table[best].Target)) {
+		if Covers(t.Target, p) && (best < 0 || len(t.Target) >= len(table[best].Target)) {
 			best = i
 		}
 	}
@@ -231,14 +230,14 @@ func (c *compiler) checkAlias(p string, r, v view) {
 	}
 	var alias string
 	switch {
-	case covers(v.root, r.root): // the view holds it
+	case Covers(v.root, r.root): // the view holds it
 		alias = path.Join(v.target, strings.TrimPrefix(r.root, v.root))
-	case covers(r.root, v.root): // it holds the view
+	case Covers(r.root, v.root): // it holds the view
 		alias = v.target
 	default:
 		return
 	}
-	if covers(p, alias) {
+	if Covers(p, alias) {
 		return
 	}
 	if shown, m := c.spec.Access(alias); m.showsHost() && shown > c.access(p) {

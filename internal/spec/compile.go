@@ -72,6 +72,10 @@ type compiler struct {
 	// whether that can be left so.
 	missing   []missingRule
 	protected []protection
+	// inside is what protected directories hold, and unvisited how much more of
+	// it may be looked at; below zero something was left out.
+	inside    []protection
+	unvisited int
 	pins      []string
 	links     []link
 	// gitDirs are git directories outside the project that belong to it.
@@ -158,7 +162,7 @@ func (c *compiler) readRule(l *layer, kind ruleKind, entry string, bound bool) {
 		return
 	}
 	r := rule{resolved: res, kind: kind, entry: entry}
-	if covers("/proc", r.path) || covers("/dev", r.path) {
+	if Covers("/proc", r.path) || Covers("/dev", r.path) {
 		c.readSpecial(r)
 		return
 	}
@@ -197,7 +201,7 @@ func (c *compiler) isTooWide(entry string) bool {
 // readSpecial handles a rule about /proc or /dev, which are the sandbox's own
 // and not the host's: grants of what they hold anyway are met already.
 func (c *compiler) readSpecial(r rule) {
-	inProc := covers("/proc", r.path)
+	inProc := Covers("/proc", r.path)
 	switch {
 	case r.kind == denyRead && !r.missing && (inProc || isStandardDevice(r.path)):
 		c.hidden = append(c.hidden, hide(r.path, r.info, r.reason()))
@@ -219,7 +223,7 @@ func isStandardDevice(p string) bool {
 		"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx",
 		"/dev/pts", "/dev/shm", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr",
 	} {
-		if covers(name, p) {
+		if Covers(name, p) {
 			return true
 		}
 	}

@@ -355,7 +355,7 @@ func TestExecuteIsLimitedToNamedAndSystemPaths(t *testing.T) {
 	p.Filesystem.AllowExecute = []string{"tools", "~/.nvm"}
 	f := newSystem("/home/u/p/tools/", "/home/u/.nvm/")
 	executable := func(s *Spec, p string) bool {
-		return slices.ContainsFunc(s.Landlock.Rules, func(r LandlockRule) bool { return r.Execute && covers(r.Path, p) })
+		return slices.ContainsFunc(s.Landlock.Rules, func(r LandlockRule) bool { return r.Execute && Covers(r.Path, p) })
 	}
 	s := mustCompile(t, p, f)
 	bound := basicPolicy().Filesystem

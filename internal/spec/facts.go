@@ -289,8 +289,8 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// covers says whether p is dir or lies below it. Both are clean and absolute.
-func covers(dir, p string) bool {
+// Covers says whether p is dir or lies below it. Both are clean and absolute.
+func Covers(dir, p string) bool {
 	if dir == "/" {
 		return true
 	}
@@ -298,7 +298,7 @@ func covers(dir, p string) bool {
 }
 
 // below says whether p lies below dir and is not dir.
-func below(dir, p string) bool { return p != dir && covers(dir, p) }
+func below(dir, p string) bool { return p != dir && Covers(dir, p) }
 
 // comparePaths orders paths so that a directory is followed by everything below
 // it before anything else.

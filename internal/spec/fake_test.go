@@ -74,7 +74,7 @@ func (f *fakeFacts) put(p string, file *fakeFile) {
 		return
 	}
 	file.Dev, file.Ino, file.Nlink = 1, uint64(len(f.files)+1), 1
-	if covers("/home", p) {
+	if Covers("/home", p) {
 		file.UID = 1000
 	}
 	f.files[p] = file

@@ -115,7 +115,7 @@ func goldenCases() []goldenCase {
 // linkHome makes the home directory a link to /data/u.
 func (f *fakeFacts) linkHome() *fakeFacts {
 	for p := range f.files {
-		if covers("/home/u", p) {
+		if Covers("/home/u", p) {
 			delete(f.files, p)
 		}
 	}

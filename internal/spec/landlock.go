@@ -35,7 +35,7 @@ func (c *compiler) landlock() {
 func (l *Landlock) add(rule LandlockRule) {
 	var have LandlockRule
 	for _, r := range l.Rules {
-		if covers(r.Path, rule.Path) {
+		if Covers(r.Path, rule.Path) {
 			have.Read = have.Read || r.Read
 			have.Write = have.Write || r.Write
 			have.Execute = have.Execute || r.Execute
@@ -74,7 +74,7 @@ func (c *compiler) executable(p string) bool {
 		}
 		allowed := false
 		for i := range l.execute {
-			allowed = allowed || covers(l.execute[i].path, p)
+			allowed = allowed || Covers(l.execute[i].path, p)
 		}
 		if !allowed {
 			return false
@@ -86,7 +86,7 @@ func (c *compiler) executable(p string) bool {
 // isSystem says whether a path holds the system's own programs and libraries.
 func isSystem(p string) bool {
 	for _, dir := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
-		if covers(dir, p) {
+		if Covers(dir, p) {
 			return true
 		}
 	}

@@ -137,7 +137,7 @@ type builder struct {
 func (b *builder) around(p string) *Mount {
 	for len(b.open) > 0 {
 		m := &b.mounts[b.open[len(b.open)-1]]
-		if covers(m.Target, p) {
+		if Covers(m.Target, p) {
 			return m
 		}
 		b.open = b.open[:len(b.open)-1]
@@ -194,7 +194,7 @@ func (b *builder) conceal(p *point, later []point) {
 		return
 	}
 	for _, q := range later {
-		if !covers(p.path, q.path) {
+		if !Covers(p.path, q.path) {
 			break
 		}
 		if q.access != AccessNone || q.base != nil {

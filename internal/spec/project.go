@@ -47,7 +47,7 @@ func (c *compiler) realDir(what, p string) (resolved, bool) {
 // that holds a .git and can be granted; otherwise the working directory.
 func (c *compiler) findProject() string {
 	if root := c.host.Root; root != "" {
-		if r, err := c.facts.resolve(clean(root)); err == nil && covers(r.path, c.dir) && !c.wide(r.path) {
+		if r, err := c.facts.resolve(clean(root)); err == nil && Covers(r.path, c.dir) && !c.wide(r.path) {
 			return r.path
 		}
 	}
@@ -67,14 +67,14 @@ func (c *compiler) findProject() string {
 // granted only by its absolute path: the home directory, what holds it, and the
 // system's own directories.
 func (c *compiler) wide(d string) bool {
-	if d == "/" || c.home.path != "" && covers(d, c.home.path) {
+	if d == "/" || c.home.path != "" && Covers(d, c.home.path) {
 		return true
 	}
 	if path.Dir(d) == "/home" {
 		return true // somebody's home, whatever HOME says
 	}
 	for _, s := range []string{"/etc", "/proc", "/sys", "/dev", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
-		if covers(s, d) {
+		if Covers(s, d) {
 			return true
 		}
 	}
@@ -87,7 +87,7 @@ func (c *compiler) wide(d string) bool {
 	if below("/usr/src", d) || below("/usr/local/src", d) {
 		return false
 	}
-	return covers("/usr", d) || path.Dir(d) == "/run/user"
+	return Covers("/usr", d) || path.Dir(d) == "/run/user"
 }
 
 // grantSearchPath makes the directories of PATH readable: a program the caller
@@ -96,7 +96,7 @@ func (c *compiler) wide(d string) bool {
 func (c *compiler) grantSearchPath() {
 	l := c.layers[0]
 	for _, dir := range c.search {
-		if covers("/usr", dir) && c.granted("/usr") != AccessNone {
+		if Covers("/usr", dir) && c.granted("/usr") != AccessNone {
 			continue // visible with all its links
 		}
 		r, err := c.facts.resolve(clean(dir))
@@ -116,14 +116,14 @@ func (c *compiler) grantSearchPath() {
 }
 
 func (c *compiler) worthSearching(r resolved) bool {
-	if r.info.Mode&0o002 != 0 || r.path == "/" || c.home.path != "" && covers(r.path, c.home.path) {
+	if r.info.Mode&0o002 != 0 || r.path == "/" || c.home.path != "" && Covers(r.path, c.home.path) {
 		return false
 	}
-	if covers("/proc", r.path) || covers("/dev", r.path) {
+	if Covers("/proc", r.path) || Covers("/dev", r.path) {
 		return false
 	}
 	for _, deny := range c.layers[0].rules {
-		if deny.kind == denyRead && covers(deny.path, r.path) {
+		if deny.kind == denyRead && Covers(deny.path, r.path) {
 			return false
 		}
 	}
@@ -138,7 +138,7 @@ func (c *compiler) grantResolver() {
 		return
 	}
 	r, err := c.facts.resolve(conf)
-	if err != nil || r.missing || r.path == conf || r.info.Type != TypeRegular || !covers("/run", r.path) {
+	if err != nil || r.missing || r.path == conf || r.info.Type != TypeRegular || !Covers("/run", r.path) {
 		return
 	}
 	for _, l := range c.layers {
@@ -157,7 +157,7 @@ func (c *compiler) workingDir() {
 	}
 	for i := range c.spec.Mounts {
 		t := &c.spec.Mounts[i]
-		if covers(c.dir, t.Target) && t.Kind != Hide {
+		if Covers(c.dir, t.Target) && t.Kind != Hide {
 			return // a mount, or on the way to one
 		}
 	}

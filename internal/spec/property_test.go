@@ -116,7 +116,7 @@ var forestProtected = []string{
 // isForestProtected says whether p must not be written under fs: the roots of
 // the repositories and files above are only known at a writable root.
 func isForestProtected(p string) bool {
-	return slices.ContainsFunc(forestProtected, func(q string) bool { return covers(q, p) })
+	return slices.ContainsFunc(forestProtected, func(q string) bool { return Covers(q, p) })
 }
 
 func TestRandomPoliciesGrantWhatTheySay(t *testing.T) {

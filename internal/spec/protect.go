@@ -106,20 +106,22 @@ func (c *compiler) refuseClosed() {
 }
 
 // protectLinksBelow protects what symbolic links inside protected directories
-// lead to: a hook is often a link to a script of the project.
+// lead to: a hook is often a link to a script of the project. What else it meets
+// there is kept for checkHardLinks.
 func (c *compiler) protectLinksBelow() {
-	left := maxLinkChecks
+	c.unvisited = maxLinkChecks
 	for i := 0; i < len(c.protected); i++ { // grows
-		if q := c.protected[i]; q.info.Type == TypeDirectory {
-			c.walk(q.path, &left, func(p string, info FileInfo) {
-				if info.Type != TypeLink {
-					return
-				}
-				if r, ok := c.protectLink(p, q.always); ok {
-					c.addProtection(protection{r.path, r.info, c.inProject(p), q.always})
-				}
-			})
+		q := c.protected[i]
+		if q.info.Type != TypeDirectory {
+			continue
 		}
+		c.walk(q.path, func(p string, info FileInfo) {
+			if info.Type != TypeLink {
+				c.inside = append(c.inside, protection{p, info, q.name, q.always})
+			} else if r, ok := c.protectLink(p, q.always); ok {
+				c.addProtection(protection{r.path, r.info, c.inProject(p), q.always})
+			}
+		})
 	}
 }
 
@@ -258,7 +260,7 @@ func (c *compiler) refuseInsistence() {
 			continue
 		}
 		for _, q := range c.protected {
-			if q.always && covers(q.path, r.path) {
+			if q.always && Covers(q.path, r.path) {
 				c.refuse(r.kind.String(), r.entry, "is always protected ("+q.name+")", "remove it")
 			}
 		}

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -17,11 +18,7 @@ func checkStream(s *spec.Spec, fd int, access uint64) error {
 	if access != 0 {
 		return checkFile(s, fd)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFSOCK && s.Network == spec.NetworkNone {
+	if s.Network == spec.NetworkNone {
 		return checkSocket(fd)
 	}
 	return nil
@@ -43,7 +40,7 @@ func checkFile(s *spec.Spec, fd int) error {
 	}
 	for i := range s.Landlock.Rules {
 		r := &s.Landlock.Rules[i]
-		if !within(r.Path, name) {
+		if !spec.Covers(r.Path, name) {
 			continue
 		}
 		if _, base := s.Access(r.Path); base == nil || base.Kind != spec.Bind {
@@ -56,13 +53,13 @@ func checkFile(s *spec.Spec, fd int) error {
 	return nil
 }
 
-func within(dir, name string) bool {
-	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
-}
-
-// checkSocket lets only connected unix sockets in, which programs use as pipes.
+// checkSocket lets of sockets only connected unix sockets in, which programs use
+// as pipes.
 func checkSocket(fd int) error {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if errors.Is(err, unix.ENOTSOCK) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"io"
 	"os"
@@ -340,5 +341,53 @@ func TestCommandKeepsTheCallersTimerSlack(t *testing.T) {
 	r := newBench(t).run("--", "cat", file)
 	if r.status != 0 || r.stdout != string(outside) {
 		t.Errorf("got %q (status %d), want %q", r.stdout, r.status, outside)
+	}
+}
+
+// runProgram runs another program, which runs bailey.
+func (b *bench) runProgram(argv ...string) result {
+	b.t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = b.dir, b.env
+	return b.collect(cmd)
+}
+
+// The program lowers its own limit of open files for a moment, and the Go
+// runtime raises it; see package native.
+func TestCommandKeepsTheCallersFileLimit(t *testing.T) {
+	b := newBench(t)
+	for _, script := range []string{
+		`ulimit -Sn 100; exec "$0" -- sh -c "ulimit -Sn; ulimit -Hn"`,
+		`ulimit -n 99; exec "$0" -- sh -c "ulimit -Sn; ulimit -Hn"`,
+		`ulimit -Sn 100; exec "$0" -- sh -c "ulimit -Sn; ulimit -Hn" <&-`,
+	} {
+		r := b.runProgram("sh", "-c", script, testenv.Binary(t, "bailey"))
+		soft, hard, _ := strings.Cut(strings.TrimSpace(r.stdout), "\n")
+		var limit syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		want, wantHard := "100", strconv.FormatUint(limit.Max, 10)
+		if strings.Contains(script, "-n 99") {
+			want, wantHard = "99", "99"
+		}
+		if r.status != 0 || soft != want || hard != wantHard {
+			t.Errorf("%s: got %q (status %d, %s), want %s and %s", script, r.stdout, r.status, r.stderr, want, wantHard)
+		}
+	}
+}
+
+// The program tells its runtime in a variable to use one processor.
+func TestCommandKeepsTheCallersProcessors(t *testing.T) {
+	b := newBench(t)
+	for _, tt := range []struct{ set, want string }{{"", ""}, {"GOMAXPROCS=7", "GOMAXPROCS=7\n"}, {"GOMAXPROX=7", ""}, {"GO=1", ""}} {
+		r := b.runProgram("env", cmp.Or(tt.set, "A="), testenv.Binary(t, "bailey"), "--env", "GOMAXPROCS", "--", "sh", "-c", "env | grep GOMAXPROCS")
+		if r.stdout != tt.want {
+			t.Errorf("%q: got %q (%s)", tt.set, r.stdout, r.stderr)
+		}
+	}
+	// No environment at all is an edge that the search for it meets.
+	if r := b.runProgram("env", "-i", testenv.Binary(t, "bailey"), "--", "/bin/echo", "here"); r.stdout != "here\n" {
+		t.Errorf("without environment: got %q (%s)", r.stdout, r.stderr)
 	}
 }

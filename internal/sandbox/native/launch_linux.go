@@ -318,9 +318,10 @@ func (b *builder) bind(m *spec.Mount) {
 		b.ensureDir(m.Target)
 	}
 	var tree cell
-	if path.Dir(m.Source) == "/" || m.Devices {
-		// Nobody who could be meant to be kept out can put a link there.
-		tree = b.clone(num(fdOld), m.Source[1:], unix.AT_RECURSIVE)
+	if m.Devices || strings.Count(m.Source, "/") <= 2 {
+		// Nobody who could be meant to be kept out can put a link before the
+		// last element, and one at the end is not followed.
+		tree = b.clone(num(fdOld), m.Source[1:], unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
 	} else {
 		src := b.open(fdOld, m.Source)
 		tree = b.clone(from(src), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
@@ -368,12 +369,19 @@ func (b *builder) hide(m *spec.Mount) {
 		} else {
 			b.call(unix.SYS_MKNODAT, num(fdScratch), b.str(name), num(unix.S_IFREG), num(0))
 		}
+		b.call(unix.SYS_FCHDIR, num(fdScratch))
 		first := b.clone(num(fdScratch), name, 0)
 		b.setattr(from(first), 0, unix.MOUNT_ATTR_RDONLY)
 		b.call(unix.SYS_MOVE_MOUNT, from(first), b.str(""), num(fdScratch), b.str(name), num(unix.MOVE_MOUNT_F_EMPTY_PATH))
 		b.call(unix.SYS_CLOSE, from(first))
 	}
-	b.attach(b.clone(num(fdScratch), name, 0), m.Target)
+	if hasPrefix(m.Target, "/proc") || hasPrefix(m.Target, "/etc") {
+		// Only the host's administrator puts links there. One call then does
+		// what takes five elsewhere; the name is below fdScratch.
+		b.call(unix.SYS_MOUNT, b.str(name), b.str(m.Target), num(0), num(unix.MS_BIND), num(0))
+	} else {
+		b.attach(b.clone(num(fdScratch), name, 0), m.Target)
+	}
 	b.shown = append(b.shown, shownMount{m.Target, false})
 }
 
@@ -604,11 +612,16 @@ func (b *builder) ensureFile(target string) {
 // last mount that covers it decides.
 func (t *tree) fresh(target string) bool {
 	for i := len(t.shown) - 1; i >= 0; i-- {
-		if m := t.shown[i]; target == m.target || m.target == "/" || strings.HasPrefix(target, m.target) && target[len(m.target)] == '/' {
+		if m := t.shown[i]; m.target == "/" || hasPrefix(target, m.target) {
 			return m.fresh && target != m.target
 		}
 	}
 	return true
+}
+
+// hasPrefix reports whether a path is a directory or lies below it.
+func hasPrefix(name, dir string) bool {
+	return strings.HasPrefix(name, dir) && (len(name) == len(dir) || name[len(dir)] == '/')
 }
 
 func modeOf(m *spec.Mount) uint32 {

@@ -7,4 +7,5 @@ require (
 	github.com/google/jsonschema-go v0.4.3
 	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
 	golang.org/x/sys v0.49.0
+	mvdan.cc/sh/v3 v3.14.1
 )

@@ -2,7 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
@@ -26,24 +26,6 @@ func runCompletion(r *request) int {
 // runtimes is what --runtime can be completed to.
 func runtimes() []string { return []string{"auto", "native"} }
 
-// words lists every spelling of the flags that a condition holds for.
-func words(list []flag, want func(*flag) bool) []string {
-	var out []string
-	for i := range list {
-		f := &list[i]
-		if !want(f) {
-			continue
-		}
-		if f.short != "" {
-			out = append(out, "-"+f.short)
-		}
-		if f.long != "" {
-			out = append(out, "--"+f.long)
-		}
-	}
-	return out
-}
-
 func verbNames() []string {
 	var out []string
 	for _, v := range verbs() {
@@ -52,198 +34,504 @@ func verbNames() []string {
 	return out
 }
 
-// bashCompletion does not need the bash-completion package, but uses it, where
-// it is loaded, to complete the command's own arguments.
-func bashCompletion() string {
-	pattern := func(want func(*flag) bool) string { return strings.Join(words(flags, want), "|") }
-	byHint := func(h hint) string { return pattern(func(f *flag) bool { return f.hint == h }) }
-	var verbCases strings.Builder
-	for _, v := range verbs() {
-		list := append(v.words[:len(v.words):len(v.words)], words(v.flags, func(*flag) bool { return true })...)
-		if v.name == "presets" {
-			list = append(list, policy.PresetNames()...)
-		}
-		if len(list) > 0 {
-			fmt.Fprintf(&verbCases, "    %s) COMPREPLY=($(compgen -W '%s' -- \"$cur\")) ;;\n", v.name, strings.Join(list, " "))
-		}
-	}
-	return strings.NewReplacer(
-		"@FLAGS@", strings.Join(words(flags, func(*flag) bool { return true }), " "),
-		"@VERBS@", strings.Join(verbNames(), " "),
-		"@VERBPATTERN@", strings.Join(verbNames(), "|"),
-		"@VALUED@", pattern(func(f *flag) bool { return f.value != "" }),
-		"@FILES@", byHint(hintFile)+"|"+byHint(hintPath),
-		"@PRESETFLAGS@", byHint(hintPreset), "@PRESETS@", strings.Join(policy.PresetNames(), " "),
-		"@RUNTIMEFLAGS@", byHint(hintRuntime), "@RUNTIMES@", strings.Join(runtimes(), " "),
-		"@VARIABLEFLAGS@", byHint(hintVariable),
-		"@PROGRAMFLAGS@", byHint(hintProgram),
-		"@VERBCASES@", verbCases.String(),
-	).Replace(bashScript)
+// argument says what may follow the words that a verb was given.
+type argument struct {
+	after string   // the verb and the words; may end in a star
+	words []string // nil: files
 }
 
-const bashScript = `# bash completion for bailey: eval "$(bailey completion bash)"
-_bailey() {
-  local cur=${COMP_WORDS[COMP_CWORD]} prev='' i=1 word verb=''
-  ((COMP_CWORD > 0)) && prev=${COMP_WORDS[COMP_CWORD-1]}
-  COMPREPLY=()
-  # Where the command or the verb begins.
-  while ((i < COMP_CWORD)); do
-    word=${COMP_WORDS[i]}
-    case $word in
-      --) ((i++)); break ;;
-      @VALUED@) ((i += 2)) ;;
-      -*) ((i++)) ;;
-      @VERBPATTERN@) verb=$word; break ;;
-      *) break ;;
-    esac
-  done
-  if [[ -n $verb && $verb != explain ]]; then
-    case $verb in
-@VERBCASES@    esac
-    [[ ${#COMPREPLY[@]} -gt 0 ]] || COMPREPLY=($(compgen -f -- "$cur"))
-    return
-  fi
-  if ((i < COMP_CWORD)) && [[ -z $verb ]]; then
-    # The command's own arguments.
-    if declare -F _command_offset >/dev/null; then
-      _command_offset "$i"
-    elif declare -F _comp_command_offset >/dev/null; then
-      _comp_command_offset "$i"
-    else
-      COMPREPLY=($(compgen -f -- "$cur"))
-    fi
-    return
-  fi
-  if [[ $prev == -- ]]; then
-    COMPREPLY=($(compgen -c -- "$cur"))
-    return
-  fi
-  case $prev in
-    @FILES@) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    @PRESETFLAGS@) COMPREPLY=($(compgen -W '@PRESETS@' -- "$cur")); return ;;
-    @RUNTIMEFLAGS@) COMPREPLY=($(compgen -W '@RUNTIMES@' -- "$cur")); return ;;
-    @VARIABLEFLAGS@) COMPREPLY=($(compgen -v -- "$cur")); return ;;
-    @PROGRAMFLAGS@) COMPREPLY=($(compgen -c -- "$cur")); return ;;
-  esac
-  if [[ $cur == -* ]]; then
-    COMPREPLY=($(compgen -W '@FLAGS@ --' -- "$cur"))
-  else
-    COMPREPLY=($(compgen -W '@VERBS@' -- "$cur") $(compgen -c -- "$cur"))
-  fi
-}
-complete -o filenames -F _bailey bailey
-`
-
-func zshCompletion() string {
-	var b strings.Builder
-	b.WriteString("#compdef bailey\n# zsh completion for bailey: put it in a directory of $fpath as _bailey,\n# or: source <(bailey completion zsh)\n\n")
-	b.WriteString("_bailey_verbs() {\n  local -a verbs=(\n")
+func arguments() []argument {
+	var out []argument
 	for _, v := range verbs() {
-		fmt.Fprintf(&b, "    %s\n", quoteShell(v.name+":"+v.text))
-	}
-	b.WriteString("  )\n  _describe -t verbs verb verbs\n}\n\n_bailey() {\n  local curcontext=$curcontext state line\n  typeset -A opt_args\n  _arguments -S -A '-*' \\\n")
-	for i := range flags {
-		for _, spec := range zshFlag(&flags[i]) {
-			fmt.Fprintf(&b, "    %s \\\n", quoteShell(spec))
+		if len(v.words) > 0 {
+			out = append(out, argument{v.name, v.words})
 		}
 	}
-	b.WriteString("    '1: :->command' '*:: :->rest' && return\n  case $state in\n" +
-		"    command) _alternative 'verbs:verb:_bailey_verbs' 'commands:command:_command_names -e' ;;\n" +
-		"    rest)\n      case $words[1] in\n")
-	for _, v := range verbs() {
-		list := append(v.words[:len(v.words):len(v.words)], words(v.flags, func(*flag) bool { return true })...)
-		if v.name == "presets" {
-			list = append(list, policy.PresetNames()...)
-		}
-		if len(list) > 0 && !v.command {
-			fmt.Fprintf(&b, "        %s) compadd -- %s; _files ;;\n", v.name, strings.Join(list, " "))
-		}
-	}
-	b.WriteString("        *) _normal ;;\n      esac ;;\n  esac\n}\n\nif [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n  _bailey \"$@\"\nelse\n  compdef _bailey bailey\nfi\n")
-	return b.String()
+	return append(out,
+		argument{"config validate*", nil},
+		argument{"presets show", policy.PresetNames()},
+		argument{"trust", nil},
+		argument{"help", verbNames()})
 }
 
-// zshFlag describes a flag, once for each spelling, to _arguments.
-func zshFlag(f *flag) []string {
-	text := strings.NewReplacer("[", "(", "]", ")", ":", ",").Replace(f.text)
+// spellings are the ways to write a flag.
+func (f *flag) spellings() []string {
 	var out []string
-	for _, name := range words([]flag{*f}, func(*flag) bool { return true }) {
-		s := "*" + name
-		if f.value != "" && strings.HasPrefix(name, "--") {
-			s += "="
-		}
-		s += "[" + text + "]"
-		if f.value != "" {
-			s += ":" + strings.NewReplacer("[", "", "]", "").Replace(f.value) + ":" + zshAction(f.hint)
-		}
-		out = append(out, s)
+	if f.short != "" {
+		out = append(out, "-"+f.short)
+	}
+	if f.long != "" {
+		out = append(out, "--"+f.long)
 	}
 	return out
 }
 
-func zshAction(h hint) string {
-	switch h {
-	case hintFile, hintPath:
-		return "_files"
-	case hintPreset:
-		return "(" + strings.Join(policy.PresetNames(), " ") + ")"
-	case hintRuntime:
-		return "(" + strings.Join(runtimes(), " ") + ")"
-	case hintVariable:
-		return "_parameters -g '*export*'"
-	case hintProgram:
-		return "_command_names -e"
+// words lists every spelling of the flags that a condition holds for.
+func words(list []flag, want func(*flag) bool) []string {
+	var out []string
+	for i := range list {
+		if want(&list[i]) {
+			out = append(out, list[i].spellings()...)
+		}
 	}
-	return " "
+	return out
 }
 
-func fishCompletion() string {
-	var b strings.Builder
-	b.WriteString("# fish completion for bailey: bailey completion fish | source\n" +
-		"function __bailey_before_command\n  for word in (commandline -opc)[2..]\n    switch $word\n      case '-*'\n      case '*'\n        return 1\n    end\n  end\nend\n")
-	for i := range flags {
-		f := &flags[i]
-		line := "complete -c bailey -n __bailey_before_command"
-		if f.short != "" {
-			line += " -s " + f.short
-		}
-		if f.long != "" {
-			line += " -l " + f.long
-		}
-		if f.value != "" {
-			line += " -r" + fishAction(f.hint)
-		}
-		b.WriteString(line + " -d " + quoteShell(f.text) + "\n")
-	}
+// everyFlag lists the flags of the command and of all verbs.
+func everyFlag() []flag {
+	all := slices.Clone(flags)
 	for _, v := range verbs() {
-		fmt.Fprintf(&b, "complete -c bailey -n __bailey_before_command -a %s -d %s\n", v.name, quoteShell(v.text))
-		list := append(v.words[:len(v.words):len(v.words)], words(v.flags, func(*flag) bool { return true })...)
-		if v.name == "presets" {
-			list = append(list, policy.PresetNames()...)
-		}
-		if len(list) > 0 {
-			fmt.Fprintf(&b, "complete -c bailey -n '__fish_seen_subcommand_from %s' -a %s\n", v.name, quoteShell(strings.Join(list, " ")))
+		all = append(all, v.flags...)
+	}
+	return all
+}
+
+// dialect is how a shell says what completes a word. The scripts differ in
+// little else: each walks over the words as parse does, and then looks up where
+// it has arrived.
+type dialect struct {
+	// script has names in @ for what depends on the tables.
+	script string
+	// either joins patterns, and arm is a branch for when one of them matches.
+	either func(patterns ...string) string
+	arm    func(patterns, action string) string
+	// offer offers words, each with what it means if that is known.
+	offer func(words [][2]string) string
+	// What the shell itself can complete.
+	files, directories, variables, programs, nothing string
+}
+
+func (d *dialect) completion() string {
+	var names, commands []string
+	var described [][2]string
+	begins := []string{"/*"}
+	for _, v := range verbs() {
+		names = append(names, "/"+v.name)
+		described = append(described, [2]string{v.name, v.text})
+		if v.command {
+			commands = append(commands, v.name)
+			begins = append(begins, v.name+"/*")
 		}
 	}
-	b.WriteString("complete -c bailey -n __bailey_before_command -xa '(__fish_complete_subcommand)'\n")
-	b.WriteString("complete -c bailey -n 'not __bailey_before_command' -xa '(__fish_complete_subcommand --fcs-skip=1)'\n")
+	var switches, letters string
+	for _, f := range everyFlag() {
+		if f.value == "" {
+			switches += f.short
+		} else {
+			letters += f.short
+		}
+	}
+	return strings.NewReplacer(
+		"@VALUED@", d.either(words(everyFlag(), func(f *flag) bool { return f.value != "" })...),
+		"@SWITCHES@", switches,
+		"@LETTERS@", letters,
+		"@ISVERB@", d.either(names...),
+		"@BEGINSCOMMAND@", d.either(begins...),
+		"@TAKESCOMMAND@", d.either(commands...),
+		"@VALUES@", d.values(),
+		"@FLAGS@", d.offer(describe(flags)),
+		"@OWNFLAGS@", d.ownFlags(),
+		"@VERBS@", d.offer(described),
+		"@ARGUMENTS@", d.arguments(),
+	).Replace(d.script)
+}
+
+// describe lists every spelling of flags with what they do.
+func describe(list []flag) [][2]string {
+	var out [][2]string
+	for i := range list {
+		for _, s := range list[i].spellings() {
+			out = append(out, [2]string{s, list[i].text})
+		}
+	}
+	return out
+}
+
+func undescribed(words []string) [][2]string {
+	var out [][2]string
+	for _, w := range words {
+		out = append(out, [2]string{w})
+	}
+	return out
+}
+
+// ownFlags has a branch for each verb that has flags of its own.
+func (d *dialect) ownFlags() string {
+	var b strings.Builder
+	for _, v := range verbs() {
+		if len(v.flags) > 0 {
+			b.WriteString(d.arm(d.either(v.name), d.offer(describe(v.flags))))
+		}
+	}
 	return b.String()
 }
 
-func fishAction(h hint) string {
-	switch h {
-	case hintFile, hintPath:
-		return " -F"
-	case hintPreset:
-		return " -fa " + quoteShell(strings.Join(policy.PresetNames(), " "))
-	case hintRuntime:
-		return " -fa " + quoteShell(strings.Join(runtimes(), " "))
-	case hintVariable:
-		return " -fa '(set -xn)'"
-	case hintProgram:
-		return " -fa '(__fish_complete_command)'"
+// values has a branch for each flag that takes a value.
+func (d *dialect) values() string {
+	var b strings.Builder
+	for _, f := range everyFlag() {
+		if f.value != "" {
+			b.WriteString(d.arm(d.either(f.spellings()...), d.value(&f)))
+		}
 	}
-	return " -f"
+	return b.String()
+}
+
+func (d *dialect) value(f *flag) string {
+	switch f.hint {
+	case hintFile:
+		return d.files
+	case hintPath:
+		if f.value == "DIR" {
+			return d.directories
+		}
+		return d.files
+	case hintPreset:
+		return d.offer(undescribed(policy.PresetNames()))
+	case hintRuntime:
+		return d.offer(undescribed(runtimes()))
+	case hintVariable:
+		return d.variables
+	case hintProgram:
+		return d.programs
+	}
+	return d.nothing
+}
+
+// arguments has a branch for each place among a verb's arguments where
+// something is known to fit.
+func (d *dialect) arguments() string {
+	var b strings.Builder
+	for _, a := range arguments() {
+		action := d.files
+		if a.words != nil {
+			action = d.offer(undescribed(a.words))
+		}
+		b.WriteString(d.arm(d.either(a.after), action))
+	}
+	return b.String()
 }
 
 func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// eitherSh and armSh are for the shells whose case is that of sh.
+func eitherSh(patterns ...string) string {
+	return strings.ReplaceAll(strings.Join(patterns, "|"), " ", `\ `)
+}
+
+func armSh(patterns, action string) string { return "    " + patterns + ") " + action + " ;;\n" }
+
+func bashCompletion() string {
+	d := dialect{
+		script: bashScript, either: eitherSh, arm: armSh,
+		offer: func(words [][2]string) string {
+			var b strings.Builder
+			for _, w := range words {
+				b.WriteString(" " + w[0])
+			}
+			return "_bailey_add -W '" + b.String()[1:] + "'"
+		},
+		files:       "compopt -o default",
+		directories: "compopt -o dirnames",
+		variables:   "_bailey_add -e",
+		programs:    "_bailey_programs",
+		nothing:     ":",
+	}
+	return d.completion()
+}
+
+// bashScript leaves file names to readline, which knows how to quote them. It
+// does not need the bash-completion package, but uses it, where it is loaded,
+// for the command's own arguments.
+const bashScript = `# bash completion for bailey: eval "$(bailey completion bash)"
+_bailey_add() {
+  local word
+  while IFS= read -r word; do
+    COMPREPLY+=("$word")
+  done < <(compgen "$@" -- "$cur")
+}
+
+_bailey_programs() {
+  if [[ $cur == */* ]]; then
+    compopt -o default
+  else
+    _bailey_add -c
+  fi
+}
+
+_bailey() {
+  local cur=${COMP_WORDS[COMP_CWORD]} i=1 start=0 word flag='' verb='' given=''
+  COMPREPLY=()
+  while ((i < COMP_CWORD)); do
+    word=${COMP_WORDS[i]}
+    ((i++))
+    case $word in
+    --)
+      start=$i
+      break
+      ;;
+    -*)
+      # Of joined letters the last may take a value.
+      [[ $word =~ ^-[@SWITCHES@]+[@LETTERS@]$ ]] && word=-${word: -1}
+      case $word in
+      @VALUED@)
+        # --flag=value are three words here.
+        [[ ${COMP_WORDS[i]} == = ]] && ((i++))
+        ((i < COMP_CWORD)) || flag=$word
+        ((i++))
+        ;;
+      esac
+      ;;
+    *)
+      case $given/$word in
+      @ISVERB@) verb=$word given=$word ;;
+      @BEGINSCOMMAND@)
+        start=$((i - 1))
+        break
+        ;;
+      *) given+=" $word" ;;
+      esac
+      ;;
+    esac
+  done
+  [[ -n $flag && $cur == = ]] && cur=''
+  if ((start > 0 && start < COMP_CWORD)); then
+    if declare -F _comp_command_offset >/dev/null; then
+      _comp_command_offset "$start"
+    elif declare -F _command_offset >/dev/null; then
+      _command_offset "$start"
+    else
+      compopt -o default
+    fi
+    return
+  fi
+  if ((start > 0)); then
+    _bailey_programs
+    return
+  fi
+  case $flag in
+    '') ;;
+@VALUES@  esac
+  [[ -z $flag ]] || return
+  if [[ $cur == -* ]]; then
+    @FLAGS@
+    _bailey_add -W --
+    case $verb in
+@OWNFLAGS@    esac
+    return
+  fi
+  case $given in
+    '')
+      @VERBS@
+      _bailey_programs
+      ;;
+    @TAKESCOMMAND@) _bailey_programs ;;
+@ARGUMENTS@  esac
+}
+complete -F _bailey bailey
+`
+
+func zshCompletion() string {
+	d := dialect{
+		script: zshScript, either: eitherSh, arm: armSh,
+		offer: func(words [][2]string) string {
+			var b strings.Builder
+			for _, w := range words {
+				text := w[0]
+				if w[1] != "" {
+					text += ":" + w[1]
+				}
+				b.WriteString(" " + quoteShell(text))
+			}
+			how := "_describe value list"
+			if strings.HasPrefix(words[0][0], "-") {
+				how = "_describe -o flag list"
+			}
+			return "list=(" + b.String()[1:] + "); " + how
+		},
+		files:       "_files",
+		directories: "_files -/",
+		variables:   "_parameters -g '*export*'",
+		programs:    "_alternative 'commands:command:_command_names -e' 'files:file:_files'",
+		nothing:     "_message value",
+	}
+	return d.completion()
+}
+
+const zshScript = `#compdef bailey
+# zsh completion for bailey: put it in a directory of $fpath as _bailey,
+# or: source <(bailey completion zsh)
+
+# Completes the words from the one after $1 on as a command line of their own.
+_bailey_programs() {
+  words=("${(@)words[$1 + 1,-1]}")
+  (( CURRENT -= $1 ))
+  _normal
+}
+
+_bailey() {
+  local word flag verb given
+  local -a list
+  integer i=2
+  while (( i < CURRENT )); do
+    word=$words[i]
+    (( i++ ))
+    case $word in
+    --)
+      _bailey_programs $(( i - 1 ))
+      return
+      ;;
+    -*)
+      # Of joined letters the last may take a value.
+      [[ $word =~ '^-[@SWITCHES@]+[@LETTERS@]$' ]] && word=-$word[-1]
+      case $word in
+      @VALUED@)
+        (( i < CURRENT )) || flag=$word
+        (( i++ ))
+        ;;
+      esac
+      ;;
+    *)
+      case $given/$word in
+      @ISVERB@) verb=$word given=$word ;;
+      @BEGINSCOMMAND@)
+        _bailey_programs $(( i - 2 ))
+        return
+        ;;
+      *) given+=" $word" ;;
+      esac
+      ;;
+    esac
+  done
+  if [[ -z $flag && $words[CURRENT] == --*=* ]]; then
+    flag=${words[CURRENT]%%=*}
+    compset -P '*='
+  fi
+  case $flag in
+    '') ;;
+@VALUES@  esac
+  [[ -z $flag ]] || return
+  if [[ $words[CURRENT] == -* ]]; then
+    @FLAGS@
+    case $verb in
+@OWNFLAGS@    esac
+    return
+  fi
+  case $given in
+    '')
+      @VERBS@
+      _bailey_programs $(( CURRENT - 1 ))
+      ;;
+    @TAKESCOMMAND@) _bailey_programs $(( CURRENT - 1 )) ;;
+@ARGUMENTS@  esac
+}
+
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  _bailey "$@"
+else
+  compdef _bailey bailey
+fi
+`
+
+func fishCompletion() string {
+	d := dialect{
+		script: fishScript,
+		either: func(patterns ...string) string {
+			var b strings.Builder
+			for _, p := range patterns {
+				b.WriteString(" " + quoteShell(p))
+			}
+			return b.String()[1:]
+		},
+		arm: func(patterns, action string) string { return "    case " + patterns + "\n      " + action + "\n" },
+		offer: func(words [][2]string) string {
+			var b strings.Builder
+			for _, w := range words {
+				b.WriteString(" " + quoteShell(w[0]) + " " + quoteShell(w[1]))
+			}
+			return `printf '%s\t%s\n'` + b.String()
+		},
+		files:       "__fish_complete_path $cur",
+		directories: "__fish_complete_directories $cur ''",
+		variables:   "set -xn",
+		programs:    "complete -C $cur",
+		nothing:     "true",
+	}
+	return d.completion()
+}
+
+const fishScript = `# fish completion for bailey: bailey completion fish | source
+
+# Completes the last of the words as part of a command line of their own.
+function __bailey_programs
+  complete -C (string join ' ' -- (string escape -- $argv) (commandline -ct))
+end
+
+function __bailey_value -a flag cur
+  switch $flag
+@VALUES@  end
+end
+
+function __bailey
+  set -l words (commandline -opc)
+  set -l cur (commandline -ct)
+  set -l flag
+  set -l verb
+  set -l given
+  set -e words[1]
+  while set -q words[1]
+    set -l word $words[1]
+    set -e words[1]
+    switch $word
+      case --
+        __bailey_programs $words
+        return
+      case '-*'
+        # Of joined letters the last may take a value.
+        string match -qr '^-[@SWITCHES@]+[@LETTERS@]$' -- $word
+        and set word -(string sub -s -1 -- $word)
+        switch $word
+          case @VALUED@
+            set -q words[1]
+            or set flag $word
+            set -e words[1]
+        end
+      case '*'
+        switch "$given/$word"
+          case @ISVERB@
+            set verb $word
+            set given $word
+          case @BEGINSCOMMAND@
+            __bailey_programs $word $words
+            return
+          case '*'
+            set given "$given $word"
+        end
+    end
+  end
+  if test -n "$flag"
+    __bailey_value $flag $cur
+    return
+  end
+  if set -l parts (string match -r '^(--[^=]*)=(.*)$' -- $cur)
+    string replace -r '^' -- "$parts[2]=" (__bailey_value $parts[2] $parts[3])
+    return
+  end
+  if string match -q -- '-*' $cur
+    @FLAGS@
+    switch "$verb"
+@OWNFLAGS@    end
+    return
+  end
+  switch "$given"
+    case ''
+      @VERBS@
+      __bailey_programs
+    case @TAKESCOMMAND@
+      __bailey_programs
+@ARGUMENTS@  end
+end
+
+complete -c bailey -e
+complete -c bailey -f -a '(__bailey)'
+`

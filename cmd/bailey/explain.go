@@ -34,6 +34,9 @@ func runExplain(r *request) int {
 	if err := spec.Explain(os.Stdout, s); err != nil {
 		return fail(err)
 	}
+	if text := explainProgram(s); text != "" {
+		return answer("\nprogram\n" + indent(text+"\n"))
+	}
 	return 0
 }
 

@@ -50,6 +50,7 @@ func manPage() string {
 	m.item("bailey.jsonc, bailey.json", "the project's policy, the nearest from the working directory upwards; it can only take away until it is trusted")
 	m.item("$XDG_CONFIG_HOME/bailey/bailey.jsonc", "the user's own policy (~/.config if the variable is not set)")
 	m.item("$XDG_STATE_HOME/bailey/trust.json", "which project policies are trusted (~/.local/state)")
+	m.item("$XDG_STATE_HOME/bailey/audit.jsonl", "what happened in sandboxes, for bailey log")
 	m.section("EXIT STATUS")
 	for _, s := range statuses() {
 		m.item(s[0], s[1])

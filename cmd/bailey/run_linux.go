@@ -21,6 +21,7 @@ import (
 type prepared struct {
 	embryo *native.Embryo
 	tty    *terminal.Session
+	report report
 }
 
 // prepare begins the part of a sandbox that no policy changes, so that it is
@@ -31,12 +32,13 @@ func prepare(log *trace.Log) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := native.Options{Streams: streams, Trace: log}
+	p := &prepared{tty: tty}
+	o := native.Options{Streams: streams, Trace: log, Report: p.report.denied}
 	if tty != nil {
 		o.Terminal = &native.Terminal{Streams: tty.Streams, Termios: &tty.Termios, Size: &tty.Size}
 	}
-	embryo, err := native.Begin(o)
-	return &prepared{embryo, tty}, err
+	p.embryo, err = native.Begin(o)
+	return p, err
 }
 
 func (p *prepared) abandon() { p.embryo.Abandon() }
@@ -62,6 +64,12 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	if tty != nil {
 		tty.Close() // before anything is said
 		interruptJob(state, tty.Alone())
+	}
+	if proc.Err != nil {
+		say(tagError, proc.Err.Error())
+	}
+	if !r.settledQuiet() {
+		p.report.show()
 	}
 	if r.settledDebug() {
 		say(tagNote, "the command ended: "+describeState(state))

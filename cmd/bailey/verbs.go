@@ -35,6 +35,7 @@ func verbs() []verb {
 			{"list", "", "", "list the files that are trusted", hintNone, func(r *request, _ string) error { r.list = true; return nil }},
 			{"revoke", "", "FILE", "trust this file no longer", hintFile, func(r *request, v string) error { return setOnce(&r.revoke, v) }},
 		}},
+		logVerb(),
 		{name: "presets", args: "[show NAME]", text: "policies that come with Bailey", words: []string{"show"}, run: runPresets},
 		{name: "completion", args: "bash|zsh|fish", text: "completions for a shell", words: []string{"bash", "zsh", "fish"}, run: runCompletion},
 		{name: "man", text: "the manual page, as roff", run: runMan},
@@ -48,7 +49,7 @@ func verbs() []verb {
 // isVerb decides without the table, which the way to a command never needs.
 func isVerb(name string) bool {
 	switch name {
-	case "shell", "explain", "config", "trust", "presets", "completion", "man", "help", "version", "box", "ws":
+	case "shell", "explain", "config", "trust", "log", "presets", "completion", "man", "help", "version", "box", "ws":
 		return true
 	}
 	return false

@@ -68,7 +68,6 @@ func TestCommandRefusesMistakenFlags(t *testing.T) {
 		{"--alow-write", "/"},
 		{"--allow-write", ""},
 		{"--allow-write", "/a*"},
-		{"--deny-read", "no/such/file"},
 		{"-t", "ofline"},
 		{"-s", "/no/such/file"},
 		{"--runtime", "none"},

@@ -80,9 +80,11 @@ func TestPolicyWrittenInsideGrantsNothingNextTime(t *testing.T) {
 	for _, name := range []string{"bailey.jsonc", "bailey.json"} {
 		b := newGreedyBox(t)
 		_, _ = b.found("sh", "-c", `printf %s "$2" > "$1"`, "sh", name, b.greedy())
-		if got, _ := os.ReadFile(filepath.Join(b.project, name)); string(got) != b.greedy() {
-			t.Fatalf("control: the policy was not written: %q", got)
+		if got, err := os.ReadFile(filepath.Join(b.project, name)); err == nil {
+			t.Errorf("the policy of the next run was written: %q", got)
 		}
+		// Should one appear all the same, it is not believed.
+		b.write(filepath.Join(b.project, name), b.greedy())
 		b.runGreedy()
 	}
 }

@@ -29,6 +29,10 @@ func Parse(name string, data []byte) (*Policy, error) {
 	if err := d.checkBytes(); err != nil {
 		return nil, err
 	}
+	if !bytes.HasSuffix(data, []byte("\n")) {
+		// The parser wants one after a comment.
+		data = append(data[:len(data):len(data)], '\n')
+	}
 	v, err := hujson.Parse(data)
 	if err != nil {
 		return nil, d.syntaxError(err)
@@ -86,6 +90,9 @@ func (d *decoder) checkBytes() error {
 	if len(d.data) > maxFileSize {
 		return &Error{File: d.name, Msg: fmt.Sprintf("file is larger than %v", Size(maxFileSize))}
 	}
+	if msg := foreignEncoding(d.data); msg != "" {
+		return d.errorf(0, "%s", msg)
+	}
 	for i := 0; i < len(d.data); {
 		r, n := utf8.DecodeRune(d.data[i:])
 		if r == utf8.RuneError && n == 1 {
@@ -97,6 +104,20 @@ func (d *decoder) checkBytes() error {
 		return d.errorf(i, "nested more than %d deep", maxDepth)
 	}
 	return nil
+}
+
+// foreignEncoding says what a file begins like if that is not UTF-8. A policy
+// begins with a bracket or a blank, which in UTF-16 is a byte and a zero.
+func foreignEncoding(b []byte) string {
+	switch {
+	case bytes.HasPrefix(b, []byte("\xef\xbb\xbf")):
+		return "the file begins with a byte order mark; save it as UTF-8 without one"
+	case len(b) < 2:
+		return ""
+	case b[0] == 0xff && b[1] == 0xfe, b[0] == 0xfe && b[1] == 0xff, b[0] == 0 && b[1] != 0, b[0] != 0 && b[1] == 0:
+		return "the file is encoded in UTF-16; save it as UTF-8"
+	}
+	return ""
 }
 
 // deepBracket returns the offset of the first bracket that opens level
@@ -137,22 +158,13 @@ func deepBracket(b []byte) int {
 	return -1
 }
 
-// syntaxError takes the place out of the parser's message, which is the only
-// form it comes in.
+// syntaxError names the mistake for which the parser refused the file. Its own
+// words are for one that it alone knows.
 func (d *decoder) syntaxError(err error) error {
-	var line, column int
-	if _, scan := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &line, &column); scan != nil {
-		return &Error{File: d.name, Msg: err.Error()}
+	if e := (&syntax{decoder: d}).policy(); e != nil {
+		return e
 	}
-	offset := 0
-	for range line - 1 {
-		offset += bytes.IndexByte(d.data[offset:], '\n') + 1
-	}
-	msg := err
-	if inner := errors.Unwrap(err); inner != nil {
-		msg = inner
-	}
-	return d.errorf(min(offset+column-1, len(d.data)), "%s", printable(shorten(msg.Error())))
+	return &Error{File: d.name, Msg: printable(shorten(err.Error()))}
 }
 
 // decode fills dst, which must be settable, from v.

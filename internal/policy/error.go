@@ -12,9 +12,12 @@ type Error struct {
 	Column int // counted in characters, from 1
 	Msg    string
 	Hint   string // what to do about it; may be empty
+	// Excerpt is the line with a mark below the place; may be empty.
+	Excerpt string
 }
 
-// Error writes file:line:column: message, and the hint if there is one.
+// Error writes file:line:column: message, the hint if there is one, and the
+// excerpt in lines of its own.
 func (e *Error) Error() string {
 	s := e.Msg
 	if e.File != "" {
@@ -22,6 +25,9 @@ func (e *Error) Error() string {
 	}
 	if e.Hint != "" {
 		s += "; " + e.Hint
+	}
+	if e.Excerpt != "" {
+		s += "\n" + e.Excerpt
 	}
 	return s
 }

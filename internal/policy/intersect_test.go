@@ -394,7 +394,7 @@ func TestOnlyTheseKeysAreTakenFromOneSide(t *testing.T) {
 		// Bounds carry the other side's.
 		"filesystem.allowRead", "filesystem.denyRead", "filesystem.allowWrite", "filesystem.denyWrite",
 		"filesystem.privateWrite", "filesystem.allowExecute", "filesystem.defaultDenyRead",
-		"filesystem.strictDenyRead", "filesystem.allowGitConfig",
+		"filesystem.strictDenyRead", "filesystem.protectMissing", "filesystem.allowGitConfig",
 		// Neither grants nor restrictions; refused in a file that is not trusted.
 		"network.httpProxyPort", "network.socksProxyPort", "network.upstreamProxy", "network.inject",
 		"command.acceptSharedBinaryCannotRuntimeDeny",

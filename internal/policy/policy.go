@@ -55,6 +55,7 @@ type Filesystem struct {
 	AllowExecute    []string `json:"allowExecute,omitempty" check:"path" doc:"if given, the only paths programs can be executed from, besides the system's own"`
 	DefaultDenyRead *bool    `json:"defaultDenyRead,omitempty" doc:"true (the default): only granted paths can be read; false: everything can be read except denyRead"`
 	StrictDenyRead  *bool    `json:"strictDenyRead,omitempty" doc:"true: denyRead wins over a more specific allowRead"`
+	ProtectMissing  *bool    `json:"protectMissing,omitempty" doc:"true (the default): protected names that do not exist yet cannot be created; false: they can, and creating files costs no more than without a sandbox"`
 	AllowGitConfig  *bool    `json:"allowGitConfig,omitempty" doc:"true: .git/config of the project can be written (hooks stay protected)"`
 }
 

@@ -38,8 +38,7 @@ func Launch(s *spec.Spec, streams [3]*os.File) (*Running, error) {
 	r := &Running{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		runtime.LockOSThread() // never unlocked: the broker makes the thread unfit for others
 		proc, err := native.Start(s, native.Options{Streams: streams})
 		if err == nil {
 			r.proc, r.pid = proc, proc.Pid

@@ -160,31 +160,38 @@ func (a *assembler) leaf(r *Rule) {
 		a.ret(Allow)
 		return
 	}
-	for _, c := range r.Checks {
-		a.emit(opLoad, 0, 0, uint32(offArgs+8*c.Arg)) // low half, little-endian
-		a.check(c)
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		misses := []miss{a.check(c)}
+		if c.And != nil {
+			misses = append(misses, a.check(c.And))
+		}
 		a.ret(c.Then)
+		for _, m := range misses {
+			a.aim(m.at, m.holds)
+		}
 	}
 	a.ret(r.Else)
 }
 
-// check emits the test of the loaded argument. If it holds the next instruction
-// follows, otherwise that is skipped.
-func (a *assembler) check(c Check) {
-	switch c.Test {
-	case AnySet:
-		a.emit(opJSet, 0, 1, c.Mask)
-		return
-	case NoneSet:
-		a.emit(opJSet, 1, 0, c.Mask)
-		return
-	}
-	if c.Mask != all {
+// miss is the branch of an instruction that is taken if a check does not hold.
+type miss struct {
+	at    int
+	holds bool
+}
+
+// check emits the test of an argument. If it holds the next instruction
+// follows; the other branch is the caller's to aim.
+func (a *assembler) check(c *Check) miss {
+	a.emit(opLoad, 0, 0, uint32(offArgs+8*c.Arg)) // low half, little-endian
+	code, k := uint16(opJEq), c.Value
+	switch {
+	case c.Test == AnySet || c.Test == NoneSet:
+		code, k = opJSet, c.Mask
+	case c.Mask != all:
 		a.emit(opAnd, 0, 0, c.Mask)
 	}
-	if c.Test == NotEqual {
-		a.emit(opJEq, 1, 0, c.Value)
-		return
-	}
-	a.emit(opJEq, 0, 1, c.Value)
+	m := miss{at: len(a.out), holds: c.Test == NotEqual || c.Test == NoneSet}
+	a.emit(code, 0, 0, k)
+	return m
 }

@@ -48,8 +48,19 @@ var commonModeCalls = [...]modeCall{
 	{nr: unix.SYS_FCHMODAT, mode: 2, flags: -1},
 	{nr: unix.SYS_FCHMODAT2, mode: 2, flags: -1},
 	{nr: unix.SYS_OPENAT, mode: 3, flags: 2},
-	{nr: unix.SYS_MKNODAT, mode: 2, flags: -1, node: true},
+	{nr: unix.SYS_MKNODAT, mode: 2, flags: -1, node: true, makes: true},
 }
+
+// commonNameCalls make, move or cut files by name.
+var commonNameCalls = [...]uint32{
+	unix.SYS_MKDIRAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_TRUNCATE,
+	unix.SYS_UMASK, // the broker makes files in the caller's stead
+}
+
+// socketCalls take an address that may be a path.
+var socketCalls = [...]uint32{unix.SYS_BIND, unix.SYS_CONNECT}
+
+const openDirectory = unix.O_DIRECTORY
 
 // maxNr is the newest call known to be harmless or listed above: file_setattr
 // of Linux 6.17, the same number on every architecture Bailey runs on.

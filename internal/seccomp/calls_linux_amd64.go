@@ -10,8 +10,12 @@ const (
 var modeCalls = append(commonModeCalls[:],
 	modeCall{nr: unix.SYS_CHMOD, mode: 1, flags: -1},
 	modeCall{nr: unix.SYS_OPEN, mode: 2, flags: 1},
-	modeCall{nr: unix.SYS_CREAT, mode: 1, flags: -1},
-	modeCall{nr: unix.SYS_MKNOD, mode: 1, flags: -1, node: true},
+	modeCall{nr: unix.SYS_CREAT, mode: 1, flags: -1, makes: true},
+	modeCall{nr: unix.SYS_MKNOD, mode: 1, flags: -1, node: true, makes: true},
+)
+
+var nameCalls = append(commonNameCalls[:],
+	unix.SYS_MKDIR, unix.SYS_SYMLINK, unix.SYS_LINK, unix.SYS_RENAME,
 )
 
 var refused = append(commonRefused[:],

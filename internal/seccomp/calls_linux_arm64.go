@@ -8,3 +8,5 @@ const (
 var modeCalls = commonModeCalls[:]
 
 var refused = commonRefused[:]
+
+var nameCalls = commonNameCalls[:]

@@ -12,10 +12,14 @@ const (
 	nrIoctl      = 1
 	nrSocket     = 2
 	nrSocketpair = 3
+
+	openDirectory = 0
 )
 
 var (
 	refused   []uint32
 	absent    []uint32
 	modeCalls []modeCall
+
+	nameCalls, socketCalls []uint32
 )

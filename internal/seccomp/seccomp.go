@@ -20,6 +20,7 @@ type Action uint32
 const (
 	KillProcess Action = 0x80000000
 	Errno       Action = 0x00050000
+	Notify      Action = 0x7fc00000 // ask the broker
 	Allow       Action = 0x7fff0000
 )
 
@@ -44,7 +45,9 @@ type Check struct {
 	Test  Test
 	Mask  uint32 // bits looked at
 	Value uint32 // what they are compared with
-	Then  Action
+	// And, if not nil, must hold as well; its own And and Then mean nothing.
+	And  *Check
+	Then Action
 }
 
 // Test is what must be true of an argument's bits for a check to hold.
@@ -81,6 +84,11 @@ type Profile struct {
 type Options struct {
 	// Families are the socket families that may be created.
 	Families []uint32
+	// Writes lets the broker decide about calls that make or write files by
+	// name, and Reads about those that open them for reading as well.
+	Writes, Reads bool
+	// Sockets lets it decide about connecting to and naming sockets.
+	Sockets bool
 }
 
 // Socket families, by number.
@@ -100,9 +108,19 @@ func New(o Options) Profile {
 	for _, nr := range absent {
 		rules = append(rules, Rule{Nr: nr, Else: Fail(enosys)})
 	}
-	rules = append(rules, cloneRule(), ioctlRule(), socketRule(o.Families), socketpairRule())
+	rules = append(rules, cloneRule(), ioctlRule(), socketRule(o), socketpairRule(o))
 	for _, c := range modeCalls {
-		rules = append(rules, modeRule(c))
+		rules = append(rules, modeRule(c, o))
+	}
+	if o.Writes {
+		for _, nr := range nameCalls {
+			rules = append(rules, Rule{Nr: nr, Else: Notify})
+		}
+	}
+	if o.Sockets {
+		for _, nr := range socketCalls {
+			rules = append(rules, Rule{Nr: nr, Else: Notify})
+		}
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return int(a.Nr) - int(b.Nr) })
 	return Profile{Arch: auditArch, X32: hasX32, MaxNr: maxNr, Rules: rules}
@@ -134,8 +152,15 @@ func ioctlRule() Rule {
 
 // socketRule allows the given families; of netlink only the routing protocol,
 // which resolvers and language run-times ask for the machine's addresses.
-func socketRule(families []uint32) Rule {
+//
+// The broker cannot see where a datagram socket sends to, so with it there are
+// none of the unix family.
+func socketRule(o Options) Rule {
+	families := o.Families
 	var checks []Check
+	if o.Sockets {
+		checks = unixDatagrams(checks)
+	}
 	for _, f := range families {
 		if f != FamilyNetlink {
 			checks = append(checks, Check{Arg: 0, Mask: all, Value: f, Then: Allow})
@@ -150,10 +175,27 @@ func socketRule(families []uint32) Rule {
 	return Rule{Nr: nrSocket, Checks: checks, Else: Fail(eprotonosupp)}
 }
 
-func socketpairRule() Rule {
+// unixDatagrams refuses unix sockets that can send to any address; the kernel
+// makes a raw one to a datagram socket.
+func unixDatagrams(checks []Check) []Check {
+	for _, kind := range []uint32{2, 3} { // SOCK_DGRAM, SOCK_RAW
+		checks = append(checks, Check{
+			Arg: 0, Mask: all, Value: FamilyUnix,
+			And:  &Check{Arg: 1, Mask: 0xf, Value: kind}, // the rest are flags
+			Then: Fail(eprotonosupp),
+		})
+	}
+	return checks
+}
+
+func socketpairRule(o Options) Rule {
+	var checks []Check
+	if o.Sockets {
+		checks = unixDatagrams(checks)
+	}
 	return Rule{
 		Nr:     nrSocketpair,
-		Checks: []Check{{Arg: 0, Mask: all, Value: FamilyUnix, Then: Allow}},
+		Checks: append(checks, Check{Arg: 0, Mask: all, Value: FamilyUnix, Then: Allow}),
 		Else:   Fail(eafnosupport),
 	}
 }
@@ -166,23 +208,53 @@ type modeCall struct {
 	// always is.
 	flags int
 	node  bool // the mode also says what kind of file
+	makes bool // it makes a file
 }
+
+// Bits of the flags of open, the same on every architecture Bailey runs on
+// unless a table says otherwise.
+const (
+	openWrites  = 0x1 | 0x2 | 0x40 | 0x200 | 0x400000 // O_WRONLY, O_RDWR, O_CREAT, O_TRUNC, O_TMPFILE
+	openCreates = 0x40 | 0x400000
+	openPath    = 0x200000 // O_PATH: neither reads nor writes
+)
 
 // modeRule refuses setuid and setgid bits: inside they mean nothing, but the
 // file stays in the project, where whoever runs it would become its owner. It
 // also refuses device nodes. One with number 0:0 needs no privilege and is a
 // whiteout to an overlay file system.
-func modeRule(c modeCall) Rule {
+//
+// The broker does the same for a call that it is asked about.
+func modeRule(c modeCall, o Options) Rule {
 	r := Rule{Nr: c.nr, Else: Allow}
-	if c.flags >= 0 {
-		const creates = 0x40 | 0x400000 // O_CREAT, O_TMPFILE
-		r.Checks = append(r.Checks, Check{Arg: c.flags, Test: NoneSet, Mask: creates, Then: Allow})
+	switch {
+	case c.flags >= 0 && o.Writes:
+		return openRule(c, o)
+	case c.flags >= 0:
+		r.Checks = append(r.Checks, Check{Arg: c.flags, Test: NoneSet, Mask: openCreates, Then: Allow})
+	case c.makes && o.Writes:
+		r.Else = Notify
 	}
 	r.Checks = append(r.Checks, Check{Arg: c.mode, Test: AnySet, Mask: 0o6000, Then: Fail(eperm)})
 	if c.node {
 		for _, kind := range []uint32{0o020000, 0o060000} { // character, block
 			r.Checks = append(r.Checks, Check{Arg: c.mode, Mask: 0o170000, Value: kind, Then: Fail(eperm)})
 		}
+	}
+	return r
+}
+
+// openRule asks about every file that is opened to be written, and about those
+// to be read if that is wanted too. A directory cannot be opened to be written,
+// and what is opened as one is no file.
+func openRule(c modeCall, o Options) Rule {
+	r := Rule{Nr: c.nr, Else: Allow, Checks: []Check{
+		{Arg: c.flags, Test: AnySet, Mask: openPath, Then: Allow},
+		{Arg: c.flags, Test: AnySet, Mask: openWrites, Then: Notify},
+	}}
+	if o.Reads {
+		r.Checks = append(r.Checks, Check{Arg: c.flags, Test: AnySet, Mask: openDirectory, Then: Allow})
+		r.Else = Notify
 	}
 	return r
 }

@@ -81,6 +81,8 @@ type layer struct {
 	rules    []rule
 	fallback Access // of a path no rule covers
 	strict   bool
+	patterns []patternRule
+	narrow   []narrowed
 	// execute is nil if programs may be executed from everywhere.
 	execute []rule
 }

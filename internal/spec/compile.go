@@ -42,6 +42,7 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 	if c.locateCaller() {
 		c.searchPath()
 		c.files()
+		c.broker()
 		c.landlock()
 		c.environment()
 	}
@@ -72,12 +73,18 @@ type compiler struct {
 	// whether that can be left so.
 	missing   []missingRule
 	protected []protection
+	// absent are names that would be protected if they existed, and guarded the
+	// directories in which all of protectedNames and policyNames are.
+	absent  []protection
+	guarded []string
 	// inside is what protected directories hold, and unvisited how much more of
 	// it may be looked at; below zero something was left out.
 	inside    []protection
 	unvisited int
 	pins      []string
 	links     []link
+	// socketPatterns are the unix sockets that can be reached.
+	socketPatterns []string
 	// gitDirs are git directories outside the project that belong to it.
 	gitDirs []string
 	// hidden are denials inside /proc and /dev, which have no place among the
@@ -91,6 +98,9 @@ type missingRule struct {
 	path  string
 	entry string
 	links []link
+	// optional says that it is one of the default policy's, for machines that
+	// have it.
+	optional bool
 }
 
 func (c *compiler) warn(s string) {
@@ -103,6 +113,8 @@ func (c *compiler) warn(s string) {
 // what limits them, since protection depends on what can be written.
 func (c *compiler) files() {
 	c.readLayers()
+	c.grantPatterns()
+	c.grantSockets()
 	c.grantGitDirs()
 	c.grantSearchPath()
 	c.grantResolver()
@@ -154,6 +166,10 @@ func (c *compiler) readLayer(fs policy.Filesystem, bound bool) {
 }
 
 func (c *compiler) readRule(l *layer, kind ruleKind, entry string, bound bool) {
+	if isPattern(entry) {
+		c.readPattern(l, kind, entry)
+		return
+	}
 	if !kind.denies() && c.isTooWide(entry) {
 		return
 	}
@@ -170,11 +186,11 @@ func (c *compiler) readRule(l *layer, kind ruleKind, entry string, bound bool) {
 		return // for machines that have it
 	}
 	if r.missing {
-		c.missing = append(c.missing, missingRule{kind, bound, r.path, entry, r.links})
+		c.missing = append(c.missing, missingRule{kind: kind, bound: bound, path: r.path, entry: entry, links: r.links})
 		return
 	}
 	if r.info.Type == TypeSocket && !kind.denies() {
-		c.refuse(kind.String(), entry, "is a socket, and connecting to it "+needsBroker, "remove it")
+		c.refuse(kind.String(), entry, "is a socket", "name it in network.allowUnixSockets")
 		return
 	}
 	if kind == privateWrite && r.info.Type != TypeDirectory {
@@ -257,7 +273,7 @@ func (c *compiler) absolute(key, entry string) (string, bool) {
 	case entry == "" || strings.IndexByte(p, 0) >= 0:
 		c.refuse(key, entry, "is not a path", "remove it")
 	case strings.ContainsAny(p, "*?[{"):
-		c.refuse(key, entry, "a pattern "+needsBroker, "name the file or directory")
+		c.refuse(key, entry, "patterns are not possible here", "name the file or directory")
 	case strings.HasPrefix(p, "/"):
 		return clean(p), true
 	case p == "~" || strings.HasPrefix(p, "~/"):
@@ -281,6 +297,10 @@ func (c *compiler) checkLinks() {
 		for i := range l.rules {
 			r := &l.rules[i]
 			c.checkRuleLinks(r.kind.String(), r.entry, r.path, r.links)
+		}
+		for i := range l.patterns {
+			r := &l.patterns[i]
+			c.checkRuleLinks(r.kind.String(), r.entry, r.base.path, r.base.links)
 		}
 		for _, r := range l.execute {
 			c.checkRuleLinks("filesystem.allowExecute", r.entry, r.path, r.links)
@@ -310,25 +330,19 @@ func (c *compiler) replaceable(links []link) (link, bool) {
 }
 
 // checkMissing decides about entries whose path does not exist. A denial is a
-// promise: where the command could create the path, nothing here could keep it.
+// promise: where the command could create the path, the broker keeps it.
 func (c *compiler) checkMissing() {
 	var optional []string
-	for _, m := range c.missing {
-		switch granted := c.granted(m.path); {
+	for i := range c.missing {
+		m := &c.missing[i]
+		switch {
 		case m.kind == allowWrite:
 			c.refuseIf(!m.bound && c.layers[0].access(m.path) != AccessWrite, m.kind.String(), m.entry, "does not exist", "mkdir -p "+m.path)
-		case granted != AccessWrite:
 		case m.kind == denyRead:
 			if optional == nil {
 				optional = policy.Default().Filesystem.DenyRead
 			}
-			if slices.Contains(optional, m.entry) {
-				continue
-			}
-			fallthrough
-		default:
-			c.refuse(m.kind.String(), m.entry, "does not exist and the sandbox could create it, which "+needsBroker,
-				"create "+m.path+", or remove the entry")
+			m.optional = slices.Contains(optional, m.entry)
 		}
 	}
 }

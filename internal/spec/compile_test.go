@@ -3,6 +3,7 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -382,10 +383,10 @@ func TestExecuteIsLimitedToNamedAndSystemPaths(t *testing.T) {
 
 func TestCompileIsStable(t *testing.T) {
 	for _, g := range goldenCases() {
-		first := fmt.Sprintf("%+v", mustCompile(t, g.policy, g.facts))
+		first := mustCompile(t, g.policy, g.facts)
 		for range 5 {
-			if again := fmt.Sprintf("%+v", mustCompile(t, g.policy, g.facts)); again != first {
-				t.Fatalf("%s: %s\nthen %s", g.name, first, again)
+			if again := mustCompile(t, g.policy, g.facts); !reflect.DeepEqual(again, first) {
+				t.Fatalf("%s: %+v\nthen %+v", g.name, first, again)
 			}
 		}
 	}

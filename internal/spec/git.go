@@ -142,36 +142,46 @@ func (c *compiler) protectGitDir(dir string) {
 		return
 	}
 	c.pins = append(c.pins, dir)
-	c.protectRepository(dir, workTree(dir, c.project))
-	c.protectModules(dir)
-	c.protectWorktrees(dir)
+	user := c.followUserConfigs(dir)
+	c.protectRepository(dir, c.workTrees(dir), user)
+	c.protectModules(dir, user)
 }
 
-// workTree guesses where a repository's files are: beside .git, or else the
-// project's own directory.
-func workTree(dir, project string) string {
-	if path.Base(dir) == ".git" {
-		return path.Dir(dir)
+// workTrees guesses where a repository's files are: beside .git, or else in the
+// project's own directory; in both if the project is a linked worktree.
+func (c *compiler) workTrees(dir string) []string {
+	if path.Base(dir) != ".git" {
+		return []string{c.project}
 	}
-	return project
+	trees := []string{path.Dir(dir)}
+	if slices.Contains(c.gitDirs, dir) {
+		trees = append(trees, c.project)
+	}
+	return trees
 }
 
-func (c *compiler) protectRepository(dir, tree string) {
-	if !c.protectIn(dir, "hooks", true) && c.granted(dir) == AccessWrite {
-		c.warnMissing(join(dir, "hooks"))
+// protectRepository protects one git directory, and the hooks that run in its
+// worktrees; user are those the user's own configuration names.
+func (c *compiler) protectRepository(dir string, trees []string, user []hooksPath) {
+	if hooks := join(dir, "hooks"); !c.protectIn(dir, "hooks", true) && c.granted(hooks) == AccessWrite {
+		c.warnMissing(hooks, "mkdir")
 	}
 	if !c.gitConfigAllowed() {
 		c.protectIn(dir, "config", true)
 	}
 	c.protectIn(dir, "config.worktree", true)
 	c.protectIn(dir, "commondir", true)
-	for _, name := range []string{"config", "config.worktree"} {
-		c.protectNamed(join(dir, name), tree, 0)
+	hooks := append(slices.Clip(user), c.followConfig(dir, join(dir, "config"))...)
+	own := c.followConfig(dir, join(dir, "config.worktree"))
+	for _, tree := range trees {
+		c.protectHooks(tree, hooks)
+		c.protectHooks(tree, own)
 	}
+	c.protectWorktrees(dir, hooks)
 }
 
-func (c *compiler) warnMissing(p string) {
-	c.warn(printable(p) + " does not exist, so the command can create it and git will run what it holds; mkdir it to have it protected")
+func (c *compiler) warnMissing(p, how string) {
+	c.warn(printable(p) + " does not exist, so the command can create it and git will act on what it holds; " + how + " it to have it protected")
 }
 
 // gitConfigAllowed needs the word of every layer.
@@ -184,63 +194,55 @@ func (c *compiler) gitConfigAllowed() bool {
 	return isTrue(c.policy.Filesystem.AllowGitConfig)
 }
 
-// maxIncludes is how deep git follows included files.
-const maxIncludes = 10
+// hooksPath is a core.hooksPath and the file that sets it.
+type hooksPath struct {
+	value, file string
+}
 
-// protectNamed protects the files and directories a git configuration sends git
-// to: hooks kept elsewhere, and included configuration.
-func (c *compiler) protectNamed(file, tree string, depth int) {
-	if info, ok := c.facts.lstat(file); !ok || info.Type != TypeRegular {
-		return
-	}
-	if depth > maxIncludes {
-		c.refuse("protected path", file, "is included through more than ten others", "make the chain shorter")
-		return
-	}
-	data, err := c.facts.ReadFile(file)
-	if err != nil {
-		return
-	}
-	for _, s := range parseGitConfig(data) {
-		switch {
-		case s.section == "core" && s.subsection == "" && s.key == "hookspath":
-			c.protectValue(file, s, tree)
-		case (s.section == "include" || s.section == "includeif") && s.key == "path":
-			if p, ok := c.protectValue(file, s, path.Dir(file)); ok {
-				c.protectNamed(p, tree, depth+1)
+// protectHooks protects hooks that are kept elsewhere than git keeps them, as
+// they are found from the top of a worktree.
+func (c *compiler) protectHooks(tree string, hooks []hooksPath) {
+	for _, h := range hooks {
+		p, ok := c.gitPath(h.value, tree)
+		if !ok {
+			continue
+		}
+		name := "core.hooksPath of " + c.inProject(h.file)
+		// The hooks that husky puts into a directory _ do nothing but run the
+		// script of their own name in the directory around it.
+		if around, ok := strings.CutSuffix(strings.TrimRight(p, "/"), "/_"); ok {
+			if r, err := c.facts.resolve(around); err == nil && !Covers(r.path, tree) {
+				c.protectPath(name, around, true)
 			}
+		}
+		if r, ok := c.protectPath(name, p, true); !ok && c.access(r.path) == AccessWrite {
+			c.warnMissing(r.path, "mkdir")
 		}
 	}
 }
 
-func (c *compiler) protectValue(file string, s gitSetting, from string) (string, bool) {
-	p := s.value
-	switch {
-	case p == "" || strings.IndexByte(p, 0) >= 0:
-		return "", false
-	case strings.HasPrefix(p, "~/"):
-		p = path.Join(c.host.Home, p[2:])
-	case !strings.HasPrefix(p, "/"):
-		// Not cleaned: a ".." after a link means what the kernel makes of it.
-		p = from + "/" + p
-	}
-	name := s.section + "." + s.key + " of " + file
+// protectPath protects what is found at a path, and the links that lead there.
+// It reports whether something is found.
+func (c *compiler) protectPath(name, p string, always bool) (resolved, bool) {
 	r, err := c.facts.resolve(p)
 	if err != nil {
-		return "", false
+		return resolved{path: "/"}, false
 	}
-	if r.missing && c.granted(r.path) == AccessWrite {
-		c.warnMissing(r.path)
-		return "", false
+	for _, l := range r.links {
+		c.addProtection(protection{l.path, FileInfo{Type: TypeLink}, name, always})
 	}
-	c.protectResolved(name, r)
-	return r.path, !r.missing
+	if r.missing {
+		c.protectAbsent(r.path, always)
+		return r, false
+	}
+	c.addProtection(protection{r.path, r.info, name, always})
+	return r, true
 }
 
 // protectModules protects the repositories of submodules, which lie below
 // modules/ under names that may hold slashes, and the .git files that lead to
 // them.
-func (c *compiler) protectModules(dir string) {
+func (c *compiler) protectModules(dir string, user []hooksPath) {
 	modules := join(dir, "modules")
 	info, ok := c.facts.lstat(modules)
 	if !ok || info.Type != TypeDirectory || c.granted(modules) != AccessWrite {
@@ -253,14 +255,15 @@ func (c *compiler) protectModules(dir string) {
 		return
 	}
 	for _, m := range repositories {
-		tree, ok := c.worktreeOf(m)
-		if ok {
+		var trees []string
+		if tree, ok := c.worktreeOf(m); ok {
+			trees = append(trees, tree)
 			if info, found := c.facts.lstat(join(tree, ".git")); found && info.Type == TypeRegular {
 				c.protectIn(tree, ".git", true)
 			}
 		}
 		c.pins = append(c.pins, m)
-		c.protectRepository(m, tree)
+		c.protectRepository(m, trees, user)
 	}
 }
 
@@ -306,11 +309,12 @@ func (c *compiler) looksLikeRepository(dir string) bool {
 	return false
 }
 
-// protectWorktrees protects the pointers of linked worktrees, at both ends.
-func (c *compiler) protectWorktrees(dir string) {
+// protectWorktrees protects the pointers of linked worktrees, at both ends, and
+// the hooks that run in them: those of the repository, and of each its own.
+func (c *compiler) protectWorktrees(dir string, hooks []hooksPath) {
 	worktrees := join(dir, "worktrees")
 	info, ok := c.facts.lstat(worktrees)
-	if !ok || info.Type != TypeDirectory || c.granted(worktrees) != AccessWrite {
+	if !ok || info.Type != TypeDirectory {
 		return
 	}
 	names, err := c.facts.ReadDir(worktrees, maxGitEntries)
@@ -326,10 +330,15 @@ func (c *compiler) protectWorktrees(dir string) {
 		for _, file := range []string{"commondir", "config.worktree", "gitdir"} {
 			c.protectIn(w, file, true)
 		}
-		if data, err := c.facts.ReadFile(join(w, "gitdir")); err == nil {
-			if p, ok := c.realPath(w, strings.TrimRight(string(data), "\r\n")); ok && path.Base(p) == ".git" {
-				c.protectIn(path.Dir(p), ".git", true)
-			}
+		data, err := c.facts.ReadFile(join(w, "gitdir"))
+		if err != nil {
+			continue
+		}
+		if p, ok := c.realPath(w, strings.TrimRight(string(data), "\r\n")); ok && path.Base(p) == ".git" {
+			tree := path.Dir(p)
+			c.protectIn(tree, ".git", true)
+			c.protectHooks(tree, hooks)
+			c.protectHooks(tree, c.followConfig(dir, join(w, "config.worktree")))
 		}
 	}
 }

@@ -1,6 +1,142 @@
 package spec
 
-import "strings"
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// userGitConfigs lists the files that configure git for every repository. All
+// that git may read are in it, also where a variable makes it read another: the
+// next git may be started without the variable.
+func (c *compiler) userGitConfigs() []string {
+	files := []string{"/etc/gitconfig", "/usr/local/etc/gitconfig"}
+	if home := c.host.Home; home != "" {
+		config := c.variable("XDG_CONFIG_HOME")
+		if !strings.HasPrefix(config, "/") {
+			config = join(home, ".config")
+		}
+		files = append(files, join(config, "git/config"), join(home, ".gitconfig"))
+	}
+	for _, name := range []string{"GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL"} {
+		if file := c.variable(name); strings.HasPrefix(file, "/") {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// followUserConfigs is followConfig for the user's own configuration, whose
+// files it protects as well: they may lie in a directory the command can write,
+// as they do in a repository of dotfiles.
+func (c *compiler) followUserConfigs(dir string) []hooksPath {
+	f := configFollower{c: c, dir: dir}
+	for _, file := range c.userGitConfigs() {
+		f.include("configuration of git", file)
+	}
+	return f.hooks
+}
+
+// followConfig returns every core.hooksPath that a configuration file of the
+// git directory dir sets, itself or by the files it includes, and protects
+// those files.
+func (c *compiler) followConfig(dir, file string) []hooksPath {
+	f := configFollower{c: c, dir: dir, always: true}
+	if r, err := c.facts.resolve(file); err == nil && !r.missing {
+		f.follow(file, r)
+	}
+	return f.hooks
+}
+
+type configFollower struct {
+	c      *compiler
+	dir    string
+	always bool
+	seen   []string // each file is read once, however often it is included
+	hooks  []hooksPath
+}
+
+// include protects a file and follows it.
+func (f *configFollower) include(name, file string) {
+	if r, ok := f.c.protectPath(name, file, f.always); ok {
+		f.follow(file, r)
+	} else if f.always && f.c.access(r.path) == AccessWrite {
+		f.c.warnMissing(r.path, "touch")
+	}
+}
+
+// follow reads a file that git calls file and that is really r.
+func (f *configFollower) follow(file string, r resolved) {
+	if r.info.Type != TypeRegular || slices.Contains(f.seen, r.path) {
+		return
+	}
+	f.seen = append(f.seen, r.path)
+	data, err := f.c.facts.ReadFile(r.path)
+	if err != nil {
+		return
+	}
+	for _, s := range parseGitConfig(data) {
+		switch {
+		case s.section == "core" && s.subsection == "" && s.key == "hookspath":
+			f.hooks = append(f.hooks, hooksPath{s.value, file})
+		case s.section == "include" && s.key == "path", s.section == "includeif" && s.key == "path" && f.mayHold(s.subsection, r.path):
+			// Relative to the name and not to what a link leads to, as git has it.
+			if p, ok := f.c.gitPath(s.value, path.Dir(file)); ok {
+				f.include(s.section+"."+s.key+" of "+f.c.inProject(file), p)
+			}
+		}
+	}
+}
+
+// mayHold says whether the condition of an include in file can hold for the git
+// directory. Decided is only what is written as a place: a branch or a remote,
+// which others ask for, is the command's to change, and a pattern may match a
+// link that leads here.
+func (f *configFollower) mayHold(condition, file string) bool {
+	place, ok := strings.CutPrefix(condition, "gitdir:")
+	if !ok {
+		return true
+	}
+	if rest, ok := strings.CutPrefix(place, "./"); ok {
+		place = join(path.Dir(file), rest)
+	} else if rest, ok := strings.CutPrefix(place, "~/"); ok {
+		place = join(f.c.host.Home, rest)
+	}
+	if strings.HasSuffix(place, "/**") {
+		place = place[:len(place)-2]
+	}
+	if !strings.HasPrefix(place, "/") || strings.ContainsAny(place, `*?[\`) {
+		return true
+	}
+	deep := strings.HasSuffix(place, "/") // everything below it is meant
+	places := []string{clean(place)}
+	if r, err := f.c.facts.resolve(place); err == nil {
+		places = append(places, r.path)
+	}
+	return slices.ContainsFunc(places, func(p string) bool {
+		// A place inside may be the directory of a submodule or worktree.
+		return Covers(f.dir, p) || deep && Covers(p, f.dir)
+	})
+}
+
+// gitPath makes a path in git's configuration absolute; a relative one starts
+// at from. It is not ok for the two kinds that never lead into a project:
+// another user's home, and what git was installed with.
+func (c *compiler) gitPath(value, from string) (string, bool) {
+	value = strings.TrimPrefix(value, ":(optional)")
+	switch {
+	case value == "" || strings.IndexByte(value, 0) >= 0:
+		return "", false
+	case strings.HasPrefix(value, "/"):
+		return value, true
+	case strings.HasPrefix(value, "~/"):
+		return c.host.Home + value[1:], c.host.Home != ""
+	case value[0] == '~' || strings.HasPrefix(value, "%(prefix)/"):
+		return "", false
+	}
+	// Not cleaned: a ".." after a link means what the kernel makes of it.
+	return join(from, value), true
+}
 
 // gitSetting is one "key = value" of a git configuration file. Section and key
 // are lower case; a subsection keeps its case.

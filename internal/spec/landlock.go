@@ -1,5 +1,7 @@
 package spec
 
+import "slices"
+
 // landlock derives the second wall from the mounts. Rules add up along a path,
 // so a rule is only needed where something is added; that a protected path
 // below a writable one stays as it is, is the work of its read-only mount.
@@ -19,6 +21,9 @@ func (c *compiler) landlock() {
 		switch {
 		case m.Kind == Bind || m.Kind == Private || m.Kind == Tmpfs:
 			rule.Write = m.access() > AccessRead
+			if rule.Write && c.isBrokered(m) {
+				rule.Write, rule.Remove = false, true
+			}
 			rule.Execute = c.executable(m.Target)
 			rule.Device = m.Devices
 		case m.Kind == Dev:
@@ -31,6 +36,14 @@ func (c *compiler) landlock() {
 	c.executeRules()
 }
 
+// isBrokered says whether the command makes and writes files of a mount only
+// through the broker.
+func (c *compiler) isBrokered(m *Mount) bool {
+	b := c.spec.Broker
+	return b != nil && !m.File && !c.spec.IsFree(m) &&
+		slices.ContainsFunc(b.Areas, func(area string) bool { return Covers(area, m.Target) })
+}
+
 // add leaves out a rule that adds nothing to those above it.
 func (l *Landlock) add(rule LandlockRule) {
 	var have LandlockRule
@@ -38,11 +51,12 @@ func (l *Landlock) add(rule LandlockRule) {
 		if Covers(r.Path, rule.Path) {
 			have.Read = have.Read || r.Read
 			have.Write = have.Write || r.Write
+			have.Remove = have.Remove || r.Write || r.Remove
 			have.Execute = have.Execute || r.Execute
 			have.Device = have.Device || r.Device
 		}
 	}
-	if rule.Read && !have.Read || rule.Write && !have.Write || rule.Execute && !have.Execute || rule.Device && !have.Device {
+	if rule.Read && !have.Read || rule.Write && !have.Write || rule.Remove && !have.Remove || rule.Execute && !have.Execute || rule.Device && !have.Device {
 		l.Rules = append(l.Rules, rule)
 	}
 }
@@ -56,7 +70,7 @@ func (c *compiler) executeRules() {
 			if m.showsHost() && c.executable(r.path) {
 				c.spec.Landlock.add(LandlockRule{
 					Path: r.path, File: r.info.Type != TypeDirectory,
-					Read: true, Write: a > AccessRead, Execute: true,
+					Read: true, Write: a > AccessRead && !c.isBrokered(m), Execute: true,
 				})
 			}
 		}

@@ -63,20 +63,21 @@ var protectedNames = []string{
 // policyNames are what Bailey looks for upwards from a working directory.
 var policyNames = []string{"bailey.json", "bailey.jsonc"}
 
-// protect finds everything that must stay as it is. Only what exists can be
-// held by a mount.
+// protect finds everything that must stay as it is. What exists is held by a
+// mount; names that must not come into being are the broker's.
 func (c *compiler) protect() {
 	for _, root := range c.roots() {
 		c.facts.list(root)
 		prefix := join(root, "")
 		for _, name := range protectedNames {
 			if first, _, _ := strings.Cut(name, "/"); !c.facts.lacks(prefix, first) {
-				c.protectIn(root, name, false)
+				c.protectExisting(root, name, false)
 			}
 		}
 		for _, name := range policyNames {
-			c.protectIn(root, name, true)
+			c.protectExisting(root, name, true)
 		}
+		c.guarded = append(c.guarded, root)
 		c.protectGit(root)
 	}
 	for _, dir := range c.gitDirs {
@@ -158,12 +159,30 @@ func (c *compiler) protectGit(root string) {
 		}
 	case ok:
 		c.protectIn(root, ".git", true)
+	default:
+		c.protectAbsent(git, false)
 	}
 }
 
-// protectIn protects root/name if it exists. It reports whether there is
-// something of that name.
+// protectAbsent protects a name that does not exist.
+func (c *compiler) protectAbsent(p string, always bool) {
+	if c.granted(p) == AccessWrite {
+		c.absent = append(c.absent, protection{path: p, name: c.inProject(p), always: always})
+	}
+}
+
+// protectIn protects root/name, whether or not it exists, and reports which.
 func (c *compiler) protectIn(root, name string, always bool) bool {
+	exists := c.protectExisting(root, name, always)
+	if !exists {
+		c.protectAbsent(join(root, name), always)
+	}
+	return exists
+}
+
+// protectExisting protects root/name if there is something of that name, and
+// reports whether.
+func (c *compiler) protectExisting(root, name string, always bool) bool {
 	p := root
 	for rest := name; rest != ""; {
 		var part string

@@ -110,8 +110,6 @@ func (c *compiler) network() {
 	c.refuseIf(n.DefaultAction != nil && *n.DefaultAction != "deny", "network.defaultAction", text(n.DefaultAction), needsGate, `use "deny"`)
 	c.refuseIf(open && n.Limits != nil, "network.limits", "", needsGate, closeIt)
 	c.localNetwork(open)
-	c.refuseIf(len(n.AllowUnixSockets) > 0, "network.allowUnixSockets", list(n.AllowUnixSockets), needsBroker, "remove it")
-	c.refuseIf(isTrue(n.AllowAllUnixSockets), "network.allowAllUnixSockets", "true", needsBroker, "remove it")
 }
 
 // localNetwork looks at loopback. A network namespace has one of its own, the

@@ -32,8 +32,6 @@ var refusals = []struct {
 		p.Network.AllowedDomains, p.Network.AllowLocalOutbound = []string{"*"}, new(false)
 	}},
 	{"network.allowLocalOutboundPorts", func(p *policy.Policy) { p.Network.AllowLocalOutboundPorts = []string{"80"} }},
-	{"network.allowUnixSockets", func(p *policy.Policy) { p.Network.AllowUnixSockets = []string{"/run/x"} }},
-	{"network.allowAllUnixSockets", func(p *policy.Policy) { p.Network.AllowAllUnixSockets = new(true) }},
 	{"network.limits", func(p *policy.Policy) {
 		p.Network.AllowedDomains, p.Network.Limits = []string{"*"}, &policy.NetworkLimits{}
 	}},
@@ -56,10 +54,12 @@ var refusals = []struct {
 	{"env.allow", func(p *policy.Policy) { p.Env.Allow = []string{"LD_PRELOAD"} }},
 	{"env.set", func(p *policy.Policy) { p.Env.Set = map[string]string{"A": "a\x00b"} }},
 	{"env.set", func(p *policy.Policy) { p.Env.Set = map[string]string{"A=B": "x"} }},
-	{"filesystem.allowRead", func(p *policy.Policy) { p.Filesystem.AllowRead = []string{"**/*.go"} }},
-	{"filesystem.denyRead", func(p *policy.Policy) { p.Filesystem.DenyRead = []string{"**/.env"} }},
-	{"filesystem.denyRead", func(p *policy.Policy) { p.Filesystem.DenyRead = []string{"missing"} }},
-	{"filesystem.denyWrite", func(p *policy.Policy) { p.Filesystem.DenyWrite = []string{"missing/x"} }},
+	{"filesystem.allowRead", func(p *policy.Policy) { p.Filesystem.AllowRead = []string{"~/**/*.go"} }},
+	{"filesystem.denyRead", func(p *policy.Policy) { p.Filesystem.DenyRead = []string{"/proc/*/maps"} }},
+	{"filesystem.denyRead", func(p *policy.Policy) { p.Filesystem.DenyRead = []string{"link/*.pem"} }},
+	{"filesystem.privateWrite", func(p *policy.Policy) { p.Filesystem.PrivateWrite = []string{"**/cache"} }},
+	{"filesystem.allowExecute", func(p *policy.Policy) { p.Filesystem.AllowExecute = []string{"bin/*"} }},
+	{"network.allowUnixSockets", func(p *policy.Policy) { p.Network.AllowUnixSockets = []string{"link"} }},
 	{"filesystem.allowWrite", func(p *policy.Policy) { p.Filesystem.AllowWrite = []string{"/missing"} }},
 	{"filesystem.allowWrite", func(p *policy.Policy) { p.Filesystem.AllowWrite = []string{"/proc/sys"} }},
 	{"filesystem.privateWrite", func(p *policy.Policy) { p.Filesystem.PrivateWrite = []string{"/etc/passwd"} }},
@@ -111,7 +111,7 @@ func TestAllReasonsAreNamedAtOnce(t *testing.T) {
 	p := basicPolicy()
 	p.Network.AllowedDomains = []string{"example.com"}
 	p.Resources.CPU = new(1.0)
-	p.Filesystem.DenyWrite = []string{"*.lock"}
+	p.Filesystem.DenyWrite = []string{"/proc/*"}
 	_, err := Compile(p, newSystem("/home/u/p/"), Command{})
 	var refused *Refused
 	if !errors.As(err, &refused) {

@@ -28,6 +28,8 @@ type Spec struct {
 	Landlock Landlock `json:"landlock"`
 	// Seccomp is the system call filter.
 	Seccomp Seccomp `json:"seccomp"`
+	// Broker is what is decided while the command runs; nil if nothing is.
+	Broker *Broker `json:"broker,omitempty"`
 	// Rlimits are set before the command starts.
 	Rlimits []Rlimit `json:"rlimits,omitempty"`
 	// TimeoutMillis ends the sandbox; zero means never.
@@ -128,6 +130,7 @@ type LandlockRule struct {
 	List    bool   `json:"list,omitempty"` // directories, not the files in them
 	Read    bool   `json:"read,omitempty"` // files and directories
 	Write   bool   `json:"write,omitempty"`
+	Remove  bool   `json:"remove,omitempty"` // of Write only that
 	Execute bool   `json:"execute,omitempty"`
 	Device  bool   `json:"device,omitempty"` // ioctl on device nodes
 }

@@ -40,11 +40,9 @@ func entry()
 
 var _ = entry
 
-const maxProcs = "GOMAXPROCS"
-
-// UseProcessors lets the runtime use every processor, for what goes on for
+// useProcessors lets the runtime use every processor, for what goes on for
 // longer than a launch.
-func UseProcessors() {
+func useProcessors() {
 	if oneProcessor != 0 {
 		runtime.SetDefaultGOMAXPROCS()
 	}
@@ -52,7 +50,7 @@ func UseProcessors() {
 
 func init() {
 	if oneProcessor != 0 {
-		_ = syscall.Unsetenv(maxProcs) // fails only for an empty name
+		_ = syscall.Unsetenv("GOMAXPROCS") // fails only for an empty name
 	}
 	if fileLimit.Max != 0 {
 		// Of package syscall, which then forgets the limit that it found.

@@ -18,6 +18,7 @@ const (
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
 		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO |
 		unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
+	rightsRemove = unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE
 	rightsDevice = unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	// Rights that are handled, and so refused, but that no rule grants.
 	rightsNever = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
@@ -121,6 +122,9 @@ func rightsOf(r *spec.LandlockRule) uint64 {
 	}
 	if r.Write {
 		access |= rightsWrite
+	}
+	if r.Remove {
+		access |= rightsRemove
 	}
 	if r.Execute {
 		access |= rightsExecute

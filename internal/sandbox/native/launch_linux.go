@@ -16,14 +16,14 @@ import (
 // Descriptors the child gives fixed numbers. Everything else it inherits is
 // closed at once, so that from then on nothing of the launcher can leak.
 const (
-	fdStatus   = 3 // pipe to the launcher; the only one process 1 keeps
-	fdInit     = 4 // the program of process 1
-	fdGo       = 5 // pipe: a byte when the launcher has done its next part
-	fdTerminal = 6 // socket over which the terminal goes out
-	fdOld      = 7 // root directory of the host
-	fdScratch  = 8 // directory in memory that private directories are taken from
-	fdSpare    = 9 // the next one opened, closed again before another is
-	fdFirst    = 10
+	fdStatus  = 3 // pipe to the launcher; the only one process 1 keeps
+	fdInit    = 4 // the program of process 1
+	fdSocket  = 5 // socket over which descriptors go out
+	fdGo      = 6 // pipe: a byte when the launcher has done its next part
+	fdOld     = 7 // root directory of the host
+	fdScratch = 8 // directory in memory that private directories are taken from
+	fdSpare   = 9 // the next one opened, closed again before another is
+	fdFirst   = 10
 )
 
 // stage is where the memory file system is attached for a moment. Any
@@ -32,11 +32,11 @@ const stage = "/tmp"
 
 // inherited are the launcher's descriptors that the child gets; -1 is none.
 type inherited struct {
-	stdio    [3]int
-	status   int
-	init     int
-	proceed  int
-	terminal int
+	stdio   [3]int
+	status  int
+	init    int
+	socket  int
+	proceed int
 }
 
 // builder adds calls to a plan. A launch has two: the prelude, which is the
@@ -124,10 +124,7 @@ func (b *builder) mortal() {
 // a source that is still needed.
 func (b *builder) descriptors(in inherited) (umask cell) {
 	b.begin(WallInit, "arrange descriptors", "", "")
-	if in.terminal < 0 {
-		in.terminal = in.status // any: the number must be taken by something of ours
-	}
-	sources := [...]int{in.stdio[0], in.stdio[1], in.stdio[2], in.status, in.init, in.proceed, in.terminal}
+	sources := [...]int{in.stdio[0], in.stdio[1], in.stdio[2], in.status, in.init, in.socket, in.proceed}
 	var high [len(sources)]cell
 	for i, fd := range sources {
 		high[i] = b.result(b.call(unix.SYS_FCNTL, num(fd), num(unix.F_DUPFD), num(fdFirst)))
@@ -412,7 +409,7 @@ func (l *launcher) terminal() {
 	}
 	l.call(unix.SYS_CLOSE, from(peer))
 
-	l.call(unix.SYS_SENDMSG, num(fdTerminal), l.ptr(unsafe.Pointer(&msg.hdr)), num(0))
+	l.send(msg)
 	l.call(unix.SYS_CLOSE, from(master))
 }
 
@@ -464,10 +461,32 @@ const lastCapability = 47
 // only the launch itself calls.
 func (l *launcher) filter() {
 	l.begin(WallSeccomp, "install the system call filter", "", "")
-	prog := seccomp.Assemble(seccomp.New(seccomp.Options{Families: families(l.spec.Seccomp.Families)}))
+	options := seccomp.Options{Families: families(l.spec.Seccomp.Families)}
+	broker := l.spec.Broker
+	if broker != nil {
+		options.Writes = len(broker.Areas) > 0
+		options.Reads, options.Sockets = broker.Read, !broker.Sockets.All
+	}
+	prog := seccomp.Assemble(seccomp.New(options))
 	l.keep = append(l.keep, prog)
-	fprog := &unix.SockFprog{Len: uint16(len(prog)), Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0]))}
-	l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(0), l.ptr(unsafe.Pointer(fprog)))
+	fprog := l.ptr(unsafe.Pointer(&unix.SockFprog{Len: uint16(len(prog)), Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0]))}))
+	if broker == nil {
+		l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(0), fprog)
+		return
+	}
+	// A call that was taken by the broker is not interrupted by signals, or it
+	// would be performed twice.
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	msg := newDescriptorMessage()
+	l.keep = append(l.keep, msg)
+	l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(flags), fprog).out = uintptr(unsafe.Pointer(&msg.fd))
+	l.begin(WallSeccomp, "hand out the listener", "", "")
+	l.send(msg)
+}
+
+// send gives a descriptor to the launcher.
+func (l *launcher) send(msg *descriptorMessage) {
+	l.call(unix.SYS_SENDMSG, num(fdSocket), l.ptr(unsafe.Pointer(&msg.hdr)), num(0))
 }
 
 func families(names []string) []uint32 {

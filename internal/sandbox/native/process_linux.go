@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/trace"
 )
@@ -24,6 +25,9 @@ type Options struct {
 	Terminal *Terminal
 	// Trace, if not nil, gets the time of each step.
 	Trace *trace.Log
+	// Report, if not nil, is called for each call that the broker refuses, from
+	// several threads.
+	Report func(broker.Denial)
 }
 
 // Process is a running sandbox, seen from outside.
@@ -32,9 +36,12 @@ type Process struct {
 	Pid int
 	// Terminal is the caller's end of the command's terminal, or nil.
 	Terminal *os.File
+	// Err says why calls that need a decision fail, if they all do.
+	Err error
 
 	pidfd  int
 	status int // pipe from process 1
+	broker *broker.Broker
 	trace  *trace.Log
 }
 
@@ -181,7 +188,7 @@ func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
 		return nil, err
 	}
 	e.pipes.closeChild()
-	closeAll(&e.pipes.release, &e.pipes.terminal)
+	closeAll(&e.pipes.release, &e.pipes.socket)
 	return e.proc, nil
 }
 
@@ -227,10 +234,11 @@ func (e *Embryo) run(l *launcher) error {
 	}
 	e.pipes.closeChild()
 	if l.tty != nil {
-		if fd := receiveDescriptor(e.pipes.terminal); fd >= 0 {
+		if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {
 			e.proc.Terminal = os.NewFile(uintptr(fd), "terminal")
 		}
 	}
+	e.startBroker(l)
 	msg, ok := e.proc.read()
 	switch {
 	case !ok && e.fail.errno != 0:
@@ -247,6 +255,16 @@ func (e *Embryo) run(l *launcher) error {
 	l.report()
 	e.o.Trace.Mark("exec")
 	return nil
+}
+
+// startBroker takes over the listener, if the child gets as far as to have one.
+func (e *Embryo) startBroker(l *launcher) {
+	if l.spec.Broker == nil {
+		return
+	}
+	if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {
+		e.proc.broker = broker.New(l.spec, fd, e.proc.Pid, uint32(*e.umask), broker.Options{Report: e.o.Report, Started: useProcessors})
+	}
 }
 
 // Wait blocks until the command stops or ends and tells how. After an end
@@ -295,7 +313,15 @@ func (p *Process) Signal(sig unix.Signal) error {
 func (p *Process) Kill() error { return p.Signal(unix.SIGKILL) }
 
 // read returns the next message of process 1, and false when it has ended.
+// While it waits it answers what the sandbox asks.
 func (p *Process) read() (uint32, bool) {
+	if p.broker != nil {
+		if err := p.broker.Serve(p.status); err != nil {
+			p.Err = err
+			p.broker.Close() // nothing is decided any more, so nothing is allowed
+			p.broker = nil
+		}
+	}
 	var buf [4]byte
 	for {
 		n, err := unix.Read(p.status, buf[:])
@@ -316,19 +342,23 @@ func (p *Process) reap() unix.WaitStatus {
 		}
 	}
 	closeAll(&p.pidfd, &p.status)
+	if p.broker != nil {
+		p.broker.Close()
+		p.broker = nil
+	}
 	return ws
 }
 
 // pipes are the descriptors between launcher and child.
 type pipes struct {
-	in       inherited
-	status   int // our end
-	release  int // our end; when we are gone the child reads an end of file there, and ends
-	terminal int // our end, or -1
+	in      inherited
+	status  int // our end
+	release int // our end; when we are gone the child reads an end of file there, and ends
+	socket  int // our end, over which the child sends descriptors
 }
 
 func openPipes(o Options) (*pipes, error) {
-	p := &pipes{in: inherited{status: -1, init: -1, proceed: -1, terminal: -1}, status: -1, release: -1, terminal: -1}
+	p := &pipes{in: inherited{status: -1, init: -1, socket: -1, proceed: -1}, status: -1, release: -1, socket: -1}
 	for i, f := range o.Streams {
 		p.in.stdio[i] = int(f.Fd())
 	}
@@ -341,14 +371,11 @@ func openPipes(o Options) (*pipes, error) {
 		return p, os.NewSyscallError("pipe2", err)
 	}
 	p.in.proceed, p.release = fds[0], fds[1]
-	if o.Terminal != nil {
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return p, os.NewSyscallError("socketpair", err)
-		}
-		p.terminal, p.in.terminal = fds[0], fds[1]
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return p, os.NewSyscallError("socketpair", err)
 	}
-	var err error
+	p.socket, p.in.socket = fds[0], fds[1]
 	p.in.init, err = initFile()
 	return p, err
 }
@@ -362,12 +389,12 @@ func (p *pipes) proceed() error {
 }
 
 // closeChild closes what only the child still needs.
-func (p *pipes) closeChild() { closeAll(&p.in.status, &p.in.init, &p.in.terminal, &p.in.proceed) }
+func (p *pipes) closeChild() { closeAll(&p.in.status, &p.in.init, &p.in.socket, &p.in.proceed) }
 
 // close closes everything, after a failure.
 func (p *pipes) close() {
 	p.closeChild()
-	closeAll(&p.status, &p.release, &p.terminal)
+	closeAll(&p.status, &p.release, &p.socket)
 }
 
 func closeAll(fds ...*int) {

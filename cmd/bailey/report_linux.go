@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/broker"
+	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+)
+
+// report collects what was denied, for the end of the run and for the audit log.
+// Nothing is made until there is something.
+type report struct {
+	once    sync.Once
+	fold    event.Fold
+	audit   event.Audit
+	sandbox string
+	dir     string // paths below it are shown relative to it
+}
+
+func (r *report) begin() {
+	r.sandbox = strconv.FormatInt(time.Now().UnixMilli(), 36) + "-" + strconv.Itoa(os.Getpid())
+	r.dir, _ = os.Getwd() // without it paths stay absolute
+	home, _ := os.UserHomeDir()
+	r.audit.Dir = event.AuditDir(sandbox.StateHome(home))
+}
+
+// denied takes a call that the broker refused. Several threads call it.
+func (r *report) denied(d broker.Denial) {
+	r.once.Do(r.begin)
+	e := event.New(event.Deny)
+	e.Sandbox, e.Pid, e.Process = r.sandbox, d.Pid, processName(d.Pid)
+	e.Op, e.Path, e.Rule = event.Op(d.Op), d.Path, d.Rule.Why
+	if d.Rule.Fix != "" {
+		e.Fix = d.Rule.Fix + " " + event.Printable(r.short(d.Path))
+	}
+	r.audit.Emit(e)
+	shown := *e
+	shown.Path = r.short(e.Path)
+	r.fold.Emit(&shown)
+}
+
+// short is a path as the person at the terminal would name it.
+func (r *report) short(path string) string {
+	if rest, ok := strings.CutPrefix(path, r.dir+"/"); ok && r.dir != "" {
+		return rest
+	}
+	return path
+}
+
+// show says at the end what was denied, each thing once.
+func (r *report) show() {
+	for _, line := range r.fold.Summary() {
+		say(tagWarning, line)
+	}
+}
+
+// processName is the name of a thread's program, as the kernel has it.
+func processName(pid int) string {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/comm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var buf [64]byte
+	n, _ := unix.Read(fd, buf[:])
+	return strings.TrimSuffix(string(buf[:max(n, 0)]), "\n")
+}

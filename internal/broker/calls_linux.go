@@ -1,0 +1,292 @@
+package broker
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// calls are the handlers by number.
+var calls = merge(map[int32]func(*worker, *notification) answer{
+	unix.SYS_OPENAT: func(w *worker, n *notification) answer {
+		return w.open(n, n.args[0], n.args[1], int(uint32(n.args[2])), uint32(n.args[3]))
+	},
+	unix.SYS_MKDIRAT: func(w *worker, n *notification) answer {
+		return w.mkdir(n, n.args[0], n.args[1], uint32(n.args[2]))
+	},
+	unix.SYS_MKNODAT: func(w *worker, n *notification) answer {
+		return w.mknod(n, n.args[0], n.args[1], uint32(n.args[2]))
+	},
+	unix.SYS_SYMLINKAT: func(w *worker, n *notification) answer {
+		return w.symlink(n, n.args[0], n.args[1], n.args[2])
+	},
+	unix.SYS_LINKAT: func(w *worker, n *notification) answer {
+		return w.hardlink(n, n.args[0], n.args[1], n.args[2], n.args[3], int(uint32(n.args[4])))
+	},
+	unix.SYS_RENAMEAT: func(w *worker, n *notification) answer {
+		return w.rename(n, n.args[0], n.args[1], n.args[2], n.args[3], 0)
+	},
+	unix.SYS_RENAMEAT2: func(w *worker, n *notification) answer {
+		return w.rename(n, n.args[0], n.args[1], n.args[2], n.args[3], uint(uint32(n.args[4])))
+	},
+	unix.SYS_TRUNCATE: func(w *worker, n *notification) answer { return w.truncate(n, n.args[0], int64(n.args[1])) },
+	unix.SYS_UMASK:    func(w *worker, n *notification) answer { return w.umask(n, uint32(n.args[0])) },
+	unix.SYS_BIND:     func(w *worker, n *notification) answer { return w.bind(n) },
+	unix.SYS_CONNECT:  func(w *worker, n *notification) answer { return w.connect(n) },
+}, oldCalls)
+
+func merge(into, from map[int32]func(*worker, *notification) answer) map[int32]func(*worker, *notification) answer {
+	for nr, f := range from {
+		into[nr] = f
+	}
+	return into
+}
+
+const atCwd = uint64(0xffffff9c) // AT_FDCWD as a register holds it
+
+// target finds the spot that a call is about and, if it lies in an area, judges
+// it. It is done if the returned answer is not nil: the call is refused, or is
+// none of ours.
+func (w *worker) target(n *notification, op string, dirfd, name uint64) (s spot, done *answer) {
+	text, errno := w.readString(n.pid, name)
+	if errno != 0 {
+		return s, fail(errno)
+	}
+	abs, errno := w.absolute(n, dirfd, text)
+	if errno != 0 || !w.listener.isValid(n.id) {
+		return s, &pass
+	}
+	if s, errno = w.locate(abs); errno != 0 {
+		return s, &pass
+	}
+	if done = w.judged(n, op, &s); done != nil {
+		s.close()
+	}
+	return s, done
+}
+
+// judged passes what lies in no area, and refuses what a rule denies.
+func (w *worker) judged(n *notification, op string, s *spot) *answer {
+	p := s.path()
+	if !w.rules.inArea(p) {
+		return &pass
+	}
+	if rule := w.rules.judge(writing, p); rule != nil {
+		a := w.denied(n, op, p, rule)
+		return &a
+	}
+	return nil
+}
+
+func fail(errno unix.Errno) *answer { return &answer{errno: errno} }
+
+func (w *worker) mkdir(n *notification, dirfd, name uint64, mode uint32) answer {
+	s, done := w.target(n, "mkdir", dirfd, name)
+	if done != nil {
+		return *done
+	}
+	defer s.close()
+	return result(unix.Mkdirat(s.dir, s.name, mode&0o1777&^w.masks.of(n)))
+}
+
+func (w *worker) mknod(n *notification, dirfd, name uint64, mode uint32) answer {
+	s, done := w.target(n, "mknod", dirfd, name)
+	if done != nil {
+		return *done
+	}
+	defer s.close()
+	switch mode & unix.S_IFMT {
+	case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
+	default:
+		return refuse(unix.EPERM)
+	}
+	if s.slash {
+		return refuse(unix.ENOENT)
+	}
+	return result(unix.Mknodat(s.dir, s.name, mode&^0o6000&^w.masks.of(n), 0))
+}
+
+func (w *worker) symlink(n *notification, text, dirfd, name uint64) answer {
+	s, done := w.target(n, "symlink", dirfd, name)
+	if done != nil {
+		return *done
+	}
+	defer s.close()
+	to, errno := w.readString(n.pid, text)
+	switch {
+	case errno != 0:
+		return refuse(errno)
+	case to == "" || s.slash:
+		return refuse(unix.ENOENT)
+	}
+	return result(unix.Symlinkat(to, s.dir, s.name))
+}
+
+// hardlink makes another name for a file. Where a rule denies anything about
+// the file's own name, a second one would be a way around it.
+func (w *worker) hardlink(n *notification, oldDir, oldName, newDir, newName uint64, flags int) answer {
+	s, done := w.target(n, "link", newDir, newName)
+	if done != nil {
+		return *done
+	}
+	defer s.close()
+	if flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
+		return refuse(unix.EINVAL)
+	}
+	if s.slash {
+		return refuse(unix.ENOENT)
+	}
+	fd, errno := w.openOld(n, oldDir, oldName, flags)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if old, errno := w.realPath(fd); errno == 0 {
+		for _, a := range []access{reading, writing} {
+			if rule := w.rules.judge(a, old); rule != nil {
+				return w.denied(n, "link", old, rule)
+			}
+		}
+	}
+	return result(unix.Linkat(w.self, fdName(fd), s.dir, s.name, unix.AT_SYMLINK_FOLLOW))
+}
+
+// openOld opens what a hard link is to be made of, by O_PATH.
+func (w *worker) openOld(n *notification, dirfd, name uint64, flags int) (int, unix.Errno) {
+	text, errno := w.readString(n.pid, name)
+	if errno != 0 {
+		return -1, errno
+	}
+	if text == "" && flags&unix.AT_EMPTY_PATH != 0 {
+		return w.openOf(n, int(int32(dirfd)))
+	}
+	if fd, ok := ownDescriptor(text); ok && flags&unix.AT_SYMLINK_FOLLOW != 0 {
+		return w.openOf(n, fd)
+	}
+	abs, errno := w.absolute(n, dirfd, text)
+	if errno != 0 {
+		return -1, errno
+	}
+	if flags&unix.AT_SYMLINK_FOLLOW != 0 {
+		return w.openInside(abs, 0)
+	}
+	return w.openInside(abs, unix.O_NOFOLLOW)
+}
+
+// openOf opens, by O_PATH, the file behind a descriptor of the caller.
+func (w *worker) openOf(n *notification, fd int) (int, unix.Errno) {
+	own, err := unix.Open(procOf(n)+"fd/"+fdName(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
+	switch {
+	case err == unix.ENOENT:
+		return -1, unix.EBADF
+	case err != nil:
+		return -1, errnoOf(err)
+	case !w.listener.isValid(n.id):
+		_ = unix.Close(own)
+		return -1, unix.ESRCH
+	}
+	return own, 0
+}
+
+// rename moves a file or a directory, within a mount. The rules hold for both
+// names. What lies below a directory must mean the same to them afterwards;
+// where it might not, the caller is told that it cannot be moved, as between
+// file systems, and copies instead, one judged name after the other.
+func (w *worker) rename(n *notification, oldDir, oldName, newDir, newName uint64, flags uint) answer {
+	from, skip := w.target(n, "rename", oldDir, oldName)
+	if skip != nil && skip.kind != answerPass {
+		return *skip
+	}
+	if skip == nil {
+		defer from.close()
+	}
+	to, done := w.target(n, "rename", newDir, newName)
+	switch {
+	case done != nil && done.kind != answerPass:
+		return *done
+	case skip != nil && done != nil:
+		return pass
+	case skip != nil:
+		to.close()
+		return w.across(n, oldDir, oldName)
+	case done != nil:
+		return w.across(n, newDir, newName)
+	}
+	defer to.close()
+	if rule := w.rules.judge(reading, from.path()); rule != nil {
+		return w.denied(n, "rename", from.path(), rule)
+	}
+	if w.rules.isMountPoint(from.path()) || w.rules.isMountPoint(to.path()) {
+		return refuse(unix.EBUSY)
+	}
+	if !w.rules.movable(from.path(), to.path()) {
+		return refuse(unix.EXDEV)
+	}
+	if (from.slash || to.slash) && !isDirectory(&from) {
+		return refuse(unix.ENOTDIR)
+	}
+	return result(unix.Renameat2(from.dir, from.name, to.dir, to.name, flags))
+}
+
+// across answers a rename between an area and another place, which are
+// different mounts: as the kernel would, unless it finds another fault first.
+func (w *worker) across(n *notification, dirfd, name uint64) answer {
+	text, errno := w.readString(n.pid, name)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	abs, errno := w.absolute(n, dirfd, text)
+	if errno == 0 {
+		var s spot
+		if s, errno = w.locate(abs); errno == 0 {
+			s.close()
+			errno = unix.EXDEV
+		}
+	}
+	return refuse(errno)
+}
+
+func isDirectory(s *spot) bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(s.dir, s.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+}
+
+func (w *worker) truncate(n *notification, name uint64, size int64) answer {
+	text, errno := w.readString(n.pid, name)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	abs, errno := w.absolute(n, atCwd, text)
+	if errno != 0 {
+		return pass
+	}
+	fd, errno := w.openInside(abs, 0)
+	if errno != 0 {
+		return pass
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if a := w.judgeOpened(n, "truncate", fd); a != nil {
+		return *a
+	}
+	open, err := unix.Openat(w.self, fdName(fd), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return result(err)
+	}
+	defer func() { _ = unix.Close(open) }()
+	return result(unix.Ftruncate(open, size))
+}
+
+// judgeOpened judges a file that is opened already, for writing.
+func (w *worker) judgeOpened(n *notification, op string, fd int) *answer {
+	p, errno := w.realPath(fd)
+	if errno != 0 || !w.rules.inArea(p) || !w.listener.isValid(n.id) {
+		return &pass
+	}
+	var rule *spec.PathRule
+	if rule = w.rules.judge(writing, p); rule == nil {
+		return nil
+	}
+	a := w.denied(n, op, p, rule)
+	return &a
+}

@@ -1,0 +1,25 @@
+package broker
+
+import "golang.org/x/sys/unix"
+
+// oldCalls start from the working directory; other architectures never had
+// them.
+var oldCalls = map[int32]func(*worker, *notification) answer{
+	unix.SYS_OPEN: func(w *worker, n *notification) answer {
+		return w.open(n, atCwd, n.args[0], int(uint32(n.args[1])), uint32(n.args[2]))
+	},
+	unix.SYS_CREAT: func(w *worker, n *notification) answer {
+		return w.open(n, atCwd, n.args[0], unix.O_CREAT|unix.O_WRONLY|unix.O_TRUNC, uint32(n.args[1]))
+	},
+	unix.SYS_MKDIR: func(w *worker, n *notification) answer { return w.mkdir(n, atCwd, n.args[0], uint32(n.args[1])) },
+	unix.SYS_MKNOD: func(w *worker, n *notification) answer { return w.mknod(n, atCwd, n.args[0], uint32(n.args[1])) },
+	unix.SYS_SYMLINK: func(w *worker, n *notification) answer {
+		return w.symlink(n, n.args[0], atCwd, n.args[1])
+	},
+	unix.SYS_LINK: func(w *worker, n *notification) answer {
+		return w.hardlink(n, atCwd, n.args[0], atCwd, n.args[1], 0)
+	},
+	unix.SYS_RENAME: func(w *worker, n *notification) answer {
+		return w.rename(n, atCwd, n.args[0], atCwd, n.args[1], 0)
+	},
+}

@@ -1,0 +1,3 @@
+package broker
+
+var oldCalls map[int32]func(*worker, *notification) answer

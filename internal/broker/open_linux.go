@@ -1,0 +1,273 @@
+package broker
+
+import (
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// open opens a file, or makes it. Where the kernel may perform the call, Landlock
+// keeps it from writing in an area; nothing keeps it from reading, so if there
+// are rules about that, it may not perform what only reads.
+func (w *worker) open(n *notification, dirfd, name uint64, flags int, mode uint32) answer {
+	text, errno := w.readString(n.pid, name)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	if w.rules.reads && flags&unix.O_ACCMODE == unix.O_RDONLY {
+		return w.openToRead(n, dirfd, text, flags, mode)
+	}
+	if text == "/dev/null" || text == "/dev/tty" {
+		return pass // nearly every shell script does
+	}
+	if fd, ok := ownDescriptor(text); ok {
+		return w.reopen(n, fd, flags)
+	}
+	abs, errno := w.absolute(n, dirfd, text)
+	if errno != 0 || !w.listener.isValid(n.id) {
+		return pass
+	}
+	return w.openNamed(n, abs, flags, mode)
+}
+
+// openNamed opens an absolute path, through the links it ends in.
+func (w *worker) openNamed(n *notification, abs string, flags int, mode uint32) answer {
+	for range maxLinks {
+		a, next := w.openAt(n, abs, flags, mode)
+		if next == "" {
+			return a
+		}
+		abs = next
+	}
+	return refuse(unix.ELOOP)
+}
+
+// openAt opens an absolute path. If that ends in a link it returns where the
+// link leads to instead.
+func (w *worker) openAt(n *notification, abs string, flags int, mode uint32) (a answer, next string) {
+	if flags&unix.O_TMPFILE == unix.O_TMPFILE {
+		return w.openUnnamed(n, abs, flags, mode), ""
+	}
+	s, errno := w.locate(abs)
+	if errno != 0 {
+		return w.elsewhere(flags, errno), ""
+	}
+	defer s.close()
+	if s.slash {
+		return w.elsewhere(flags, unix.EISDIR), ""
+	}
+	if !w.rules.inArea(s.path()) && w.elsewhere(flags, 0) == pass {
+		// Elsewhere the kernel opens it, unless a link leads into an area.
+		if flags&unix.O_NOFOLLOW == 0 {
+			if to, errno := w.follow(&s); errno == 0 {
+				return answer{}, to
+			}
+		}
+		return pass, ""
+	}
+	if rule := w.rules.judgeOpen(s.path(), flags); rule != nil {
+		// A link that is protected may be followed: what it leads to is judged.
+		if to, errno := w.follow(&s); errno == 0 && flags&(unix.O_NOFOLLOW|unix.O_EXCL) == 0 {
+			return answer{}, to
+		}
+		return w.denied(n, openOp(flags), s.path(), rule), ""
+	}
+	return w.openSpot(n, &s, flags, mode)
+}
+
+// elsewhere is the answer for a path that lies in no area, or that cannot be
+// followed: the kernel's, if it may give it.
+func (w *worker) elsewhere(flags int, errno unix.Errno) answer {
+	if w.rules.reads && flags&unix.O_ACCMODE == unix.O_RDONLY {
+		return refuse(errno)
+	}
+	return pass
+}
+
+// judgeOpen judges a path for all that a file is opened for.
+func (r *rules) judgeOpen(path string, flags int) *spec.PathRule {
+	mode := flags & unix.O_ACCMODE
+	if mode != unix.O_WRONLY && r.reads {
+		if rule := r.judge(reading, path); rule != nil {
+			return rule
+		}
+	}
+	if mode != unix.O_RDONLY || flags&(unix.O_CREAT|unix.O_TRUNC) != 0 {
+		return r.judge(writing, path)
+	}
+	return nil
+}
+
+func openOp(flags int) string {
+	if flags&unix.O_CREAT != 0 {
+		return "create"
+	}
+	return "open"
+}
+
+func (w *worker) openSpot(n *notification, s *spot, flags int, mode uint32) (answer, string) {
+	if flags&unix.O_CREAT != 0 {
+		if mode&0o6000 != 0 {
+			return refuse(unix.EPERM), "" // see package seccomp
+		}
+		mode &^= w.masks.of(n)
+	} else {
+		mode = 0
+	}
+	// A named pipe would block us until it has another end.
+	fd, err := unix.Openat(s.dir, s.name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, mode&0o7777)
+	switch {
+	case err == unix.ELOOP && flags&unix.O_NOFOLLOW == 0:
+		if to, errno := w.follow(s); errno == 0 {
+			return answer{}, to
+		}
+		return refuse(unix.ELOOP), ""
+	case err == unix.ENXIO && flags&unix.O_NONBLOCK == 0:
+		return w.openPipe(n, s, flags), ""
+	case err != nil:
+		return result(err), ""
+	}
+	return w.opened(fd, flags), ""
+}
+
+// opened gives the caller a descriptor that we opened without blocking.
+func (w *worker) opened(fd, flags int) answer {
+	if flags&unix.O_NONBLOCK == 0 {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_TRUNC|unix.O_NOCTTY)); err != nil {
+			_ = unix.Close(fd)
+			return result(err)
+		}
+	}
+	return descriptor(fd, flags&unix.O_CLOEXEC != 0)
+}
+
+// openPipe waits for the other end of a named pipe, beside the other calls.
+func (w *worker) openPipe(n *notification, s *spot, flags int) answer {
+	pipe, err := unix.Openat(s.dir, s.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return result(err)
+	}
+	defer func() { _ = unix.Close(pipe) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(pipe, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return refuse(unix.ENXIO) // a socket, or a device without a driver
+	}
+	return w.waitForPipe(n, pipe, flags)
+}
+
+// waitForPipe opens a named pipe when it has another end.
+func (w *worker) waitForPipe(n *notification, fd, flags int) answer {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return result(err)
+	}
+	return w.later(n, func(*worker) answer {
+		defer func() { _ = unix.Close(own) }()
+		opened, err := unix.Open("/proc/self/fd/"+fdName(own), flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return result(err)
+		}
+		return descriptor(opened, flags&unix.O_CLOEXEC != 0)
+	})
+}
+
+// openUnnamed makes a file without a name, which may get one by a link.
+func (w *worker) openUnnamed(n *notification, abs string, flags int, mode uint32) answer {
+	dir, errno := w.openInside(abs, unix.O_DIRECTORY)
+	if errno != 0 {
+		return pass
+	}
+	defer func() { _ = unix.Close(dir) }()
+	real, errno := w.realPath(dir)
+	switch {
+	case errno != 0 || !w.rules.inArea(real):
+		return pass // it is always opened to write
+	case mode&0o6000 != 0:
+		return refuse(unix.EPERM)
+	}
+	if rule := w.rules.judge(writing, real); rule != nil {
+		return w.denied(n, "create", real, rule)
+	}
+	fd, err := unix.Openat(dir, ".", flags|unix.O_CLOEXEC, mode&0o7777&^w.masks.of(n))
+	if err != nil {
+		return result(err)
+	}
+	return descriptor(fd, flags&unix.O_CLOEXEC != 0)
+}
+
+// reopen opens what is behind a descriptor of the caller once more.
+func (w *worker) reopen(n *notification, fd, flags int) answer {
+	behind, errno := w.openOf(n, fd)
+	if errno != 0 {
+		return pass
+	}
+	defer func() { _ = unix.Close(behind) }()
+	if a := w.judgeOpened(n, openOp(flags), behind); a != nil {
+		return *a
+	}
+	if !w.isInside(behind) {
+		return pass
+	}
+	opened, err := unix.Openat(w.self, fdName(behind), flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return result(err)
+	}
+	return w.opened(opened, flags)
+}
+
+// isInside says whether a file that the caller has open is one that it could
+// open by name. Its streams may be files of the host on the host's own mounts,
+// with a path that means something else inside.
+func (w *worker) isInside(fd int) bool {
+	path, errno := w.realPath(fd)
+	if errno != 0 {
+		return false
+	}
+	named, errno := w.openInside(path, unix.O_NOFOLLOW)
+	if errno != 0 {
+		return false
+	}
+	defer func() { _ = unix.Close(named) }()
+	a, errA := identify(fd)
+	b, errB := identify(named)
+	return errA == nil && errB == nil && a == b
+}
+
+// identity tells files apart, and the mounts they were reached through.
+type identity struct {
+	major, minor uint32
+	ino, mount   uint64
+}
+
+func identify(fd int) (identity, error) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID, &st)
+	if err == nil && st.Mask&unix.STATX_MNT_ID == 0 {
+		err = unix.ENOSYS
+	}
+	return identity{st.Dev_major, st.Dev_minor, st.Ino, st.Mnt_id}, err
+}
+
+func fdName(fd int) string { return strconv.Itoa(fd) }
+
+// ownDescriptor recognises the names of the caller's own descriptors.
+func ownDescriptor(name string) (int, bool) {
+	for _, prefix := range []string{"/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/"} {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			fd, err := strconv.ParseUint(rest, 10, 31)
+			return int(fd), err == nil
+		}
+	}
+	switch name {
+	case "/dev/stdin":
+		return 0, true
+	case "/dev/stdout":
+		return 1, true
+	case "/dev/stderr":
+		return 2, true
+	}
+	return 0, false
+}

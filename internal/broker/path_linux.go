@@ -1,0 +1,208 @@
+package broker
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// spot is a name in a directory, which need not exist.
+type spot struct {
+	dir  int    // the directory, opened by O_PATH
+	real string // its path, free of links
+	name string
+	// slash says that the caller wrote a slash after the name, so that it must
+	// be a directory.
+	slash bool
+}
+
+func (s *spot) path() string {
+	if s.real == "/" {
+		return "/" + s.name
+	}
+	return s.real + "/" + s.name
+}
+
+func (s *spot) close() { _ = unix.Close(s.dir) }
+
+// errNoName is returned for a path that ends in no name: "..", "." or the root.
+// Nothing can be made of that name, so the kernel may say so.
+const errNoName = unix.EISDIR
+
+// absolute returns a path of the caller as it is from the sandbox's root, with
+// nothing resolved. Names that lead to the caller itself are replaced, since
+// they would lead to us.
+func (w *worker) absolute(n *notification, dirfd uint64, name string) (string, unix.Errno) {
+	if name == "" {
+		return "", unix.ENOENT
+	}
+	if strings.HasPrefix(name, "/") {
+		if isOwnName(name) {
+			return w.expand(n, name)
+		}
+		return name, 0
+	}
+	base, errno := w.base(n, dirfd)
+	if errno != 0 {
+		return "", errno
+	}
+	return base + "/" + name, 0
+}
+
+// base returns the directory that relative names start from.
+func (w *worker) base(n *notification, dirfd uint64) (string, unix.Errno) {
+	if int32(dirfd) == unix.AT_FDCWD {
+		return w.leadsTo(n, "cwd")
+	}
+	return w.leadsTo(n, "fd/"+strconv.Itoa(int(int32(dirfd))))
+}
+
+// leadsTo reads a link in the caller's directory of /proc that names a place in
+// the file tree.
+func (w *worker) leadsTo(n *notification, name string) (string, unix.Errno) {
+	text, errno := w.readlink(unix.AT_FDCWD, procOf(n)+name)
+	switch {
+	case errno == unix.ENOENT && strings.HasPrefix(name, "fd/"):
+		return "", unix.EBADF
+	case errno != 0:
+		return "", errno
+	case !strings.HasPrefix(text, "/"):
+		return "", unix.ENOTDIR
+	}
+	return text, 0
+}
+
+func procOf(n *notification) string { return "/proc/" + strconv.Itoa(int(n.pid)) + "/" }
+
+// isOwnName says whether a path starts in /proc or is one of the links in /dev
+// that lead there.
+func isOwnName(name string) bool {
+	return strings.HasPrefix(name, "/proc/") || strings.HasPrefix(name, "/dev/fd") || strings.HasPrefix(name, "/dev/std")
+}
+
+// expand replaces the beginning of a path that is about the caller itself. What
+// it does not know is left as it is: the kernel will perform the call then.
+func (w *worker) expand(n *notification, name string) (string, unix.Errno) {
+	parts := strings.FieldsFunc(name, func(r rune) bool { return r == '/' })
+	switch {
+	case parts[0] == "dev" && len(parts) == 2 && parts[1] != "fd":
+		if i := strings.Index("stdin stdout stderr", parts[1]); i >= 0 {
+			return w.leadsTo(n, "fd/"+strconv.Itoa(i/6))
+		}
+	case parts[0] == "dev" && len(parts) >= 3 && parts[1] == "fd":
+		return w.expandFrom(n, "fd/"+parts[2], parts[3:])
+	case parts[0] == "proc" && len(parts) >= 3 && (parts[1] == "self" || parts[1] == "thread-self"):
+		switch {
+		case parts[2] == "cwd":
+			return w.expandFrom(n, "cwd", parts[3:])
+		case parts[2] == "root":
+			return "/" + strings.Join(parts[3:], "/"), 0
+		case parts[2] == "fd" && len(parts) >= 4:
+			return w.expandFrom(n, "fd/"+parts[3], parts[4:])
+		}
+	}
+	return name, 0
+}
+
+func (w *worker) expandFrom(n *notification, link string, rest []string) (string, unix.Errno) {
+	to, errno := w.leadsTo(n, link)
+	if errno != 0 || len(rest) == 0 {
+		return to, errno
+	}
+	return to + "/" + strings.Join(rest, "/"), 0
+}
+
+// locate opens the directory that holds the last name of an absolute path, as
+// the caller would reach it. A link at the end is not followed.
+func (w *worker) locate(abs string) (spot, unix.Errno) {
+	trimmed := strings.TrimRight(abs, "/")
+	i := strings.LastIndexByte(trimmed, '/')
+	if i < 0 {
+		return spot{}, errNoName
+	}
+	s := spot{name: trimmed[i+1:], slash: len(trimmed) < len(abs)}
+	if s.name == "." || s.name == ".." {
+		return spot{}, errNoName
+	}
+	if len(s.name) > unix.NAME_MAX {
+		return spot{}, unix.ENAMETOOLONG
+	}
+	var errno unix.Errno
+	if s.dir, errno = w.openInside(trimmed[:i+1], unix.O_DIRECTORY); errno != 0 {
+		return spot{}, errno
+	}
+	if s.real, errno = w.realPath(s.dir); errno != 0 {
+		s.close()
+		return spot{}, errno
+	}
+	return s, 0
+}
+
+// openInside opens a path by O_PATH as a process in the sandbox would: its root
+// is the root of absolute links and the end of "..".
+func (w *worker) openInside(name string, flags uint64) (int, unix.Errno) {
+	fd, err := unix.Openat2(w.root, name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | flags,
+		Resolve: unix.RESOLVE_IN_ROOT,
+	})
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	return fd, 0
+}
+
+// realPath returns where a descriptor leads to, as it is called inside.
+func (w *worker) realPath(fd int) (string, unix.Errno) {
+	text, errno := w.readlink(w.self, strconv.Itoa(fd))
+	switch {
+	case errno != 0:
+		return "", errno
+	case !strings.HasPrefix(text, "/"):
+		return "", unix.ENOENT
+	case strings.HasSuffix(text, " (deleted)"):
+		// So says the kernel of what has no name any more, unless it is one.
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Nlink == 0 {
+			return "", unix.ENOENT
+		}
+	}
+	return text, 0
+}
+
+func (w *worker) readlink(dir int, name string) (string, unix.Errno) {
+	n, err := unix.Readlinkat(dir, name, w.link[:])
+	switch {
+	case err != nil:
+		return "", errnoOf(err)
+	case n == len(w.link):
+		return "", unix.ENAMETOOLONG
+	}
+	return string(w.link[:n]), 0
+}
+
+// follow returns what a link at a spot says, as an absolute path, or EINVAL if
+// there is no link.
+func (w *worker) follow(s *spot) (string, unix.Errno) {
+	text, errno := w.readlink(s.dir, s.name)
+	switch {
+	case errno != 0:
+		return "", errno
+	case text == "":
+		return "", unix.ENOENT
+	case strings.HasPrefix(text, "/"):
+		return text, 0
+	}
+	return path.Join("/", s.real) + "/" + text, 0
+}
+
+// maxLinks is how many links the kernel follows in one path.
+const maxLinks = 40
+
+func errnoOf(err error) unix.Errno {
+	if errno, ok := err.(unix.Errno); ok {
+		return errno
+	}
+	return unix.EIO
+}

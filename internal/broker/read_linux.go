@@ -1,0 +1,194 @@
+package broker
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// openToRead opens a file for reading only. The kernel never performs that: it
+// would read the path again.
+func (w *worker) openToRead(n *notification, dirfd uint64, text string, flags int, mode uint32) answer {
+	if fd, ok := ownDescriptor(text); ok {
+		return w.reopenToRead(n, fd, flags)
+	}
+	abs, errno := w.absolute(n, dirfd, text)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	if flags&(unix.O_CREAT|unix.O_TRUNC) != 0 {
+		if !w.listener.isValid(n.id) {
+			return refuse(unix.ESRCH)
+		}
+		return w.openNamed(n, abs, flags, mode)
+	}
+	abs, errno = w.ownProcess(n, abs)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	var follow uint64
+	if flags&unix.O_NOFOLLOW != 0 {
+		follow = unix.O_NOFOLLOW
+	}
+	fd, errno := w.openInside(abs, follow)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if !w.listener.isValid(n.id) {
+		return refuse(unix.ESRCH)
+	}
+	return w.openFound(n, fd, flags)
+}
+
+// openFound opens for reading what a descriptor by O_PATH leads to.
+func (w *worker) openFound(n *notification, fd, flags int) answer {
+	path, errno := w.realPath(fd)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return result(err)
+	}
+	kind := st.Mode & unix.S_IFMT
+	if rule := w.rules.judge(reading, path); rule != nil && kind != unix.S_IFDIR {
+		return w.denied(n, "open", path, rule)
+	}
+	switch {
+	case kind == unix.S_IFLNK:
+		return refuse(unix.ELOOP)
+	case kind == unix.S_IFSOCK:
+		return refuse(unix.ENXIO)
+	case kind == unix.S_IFIFO && flags&unix.O_NONBLOCK == 0:
+		return w.waitForPipe(n, fd, flags)
+	case kind == unix.S_IFCHR && path == "/dev/tty":
+		return w.openTerminal(n, flags)
+	case strings.HasPrefix(path, "/proc/") && !w.isHarmless(n, path):
+		return refuse(unix.EACCES)
+	}
+	opened, err := unix.Openat(w.self, fdName(fd), flags&^unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return result(err)
+	}
+	return w.opened(opened, flags)
+}
+
+// reopenToRead opens what is behind a descriptor of the caller once more. What
+// it could not open by name, such as a pipe or a stream that is a file of the
+// host, it gets as it has it.
+func (w *worker) reopenToRead(n *notification, fd, flags int) answer {
+	behind, errno := w.openOf(n, fd)
+	if errno != 0 {
+		return refuse(unix.ENOENT)
+	}
+	defer func() { _ = unix.Close(behind) }()
+	if w.isInside(behind) {
+		return w.openFound(n, behind, flags)
+	}
+	call := *n
+	call.args[0] = uint64(fd)
+	same, errno := w.socketOf(&call)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	has, err := unix.FcntlInt(uintptr(same), unix.F_GETFL, 0)
+	if err != nil || has&unix.O_ACCMODE == unix.O_WRONLY {
+		_ = unix.Close(same)
+		return refuse(unix.EACCES)
+	}
+	return descriptor(same, flags&unix.O_CLOEXEC != 0)
+}
+
+// openTerminal opens the caller's terminal, which to us would be our own.
+func (w *worker) openTerminal(n *notification, flags int) answer {
+	const pts = 136 // the first of the major numbers of pseudo-terminals
+	number, ok := terminalOf(n)
+	if !ok || unix.Major(number) < pts || unix.Major(number) > pts+7 {
+		return refuse(unix.ENXIO)
+	}
+	fd, errno := w.openInside("/dev/pts/"+strconv.Itoa(int(unix.Minor(number))), 0)
+	if errno != 0 {
+		return refuse(unix.ENXIO)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	opened, err := unix.Openat(w.self, fdName(fd), flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return result(err)
+	}
+	return w.opened(opened, flags)
+}
+
+// terminalOf returns the number of the caller's terminal.
+func terminalOf(n *notification) (uint64, bool) {
+	text := readProc(n, "stat")
+	// The name, in parentheses, may hold anything.
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 5 {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(fields[4], 10, 64)
+	return number, err == nil && number != 0
+}
+
+// ownProcess gives the caller's own directory in /proc the name that others see
+// it by.
+func (w *worker) ownProcess(n *notification, abs string) (string, unix.Errno) {
+	for _, own := range []string{"/proc/self", "/proc/thread-self"} {
+		rest, ok := strings.CutPrefix(abs, own)
+		if !ok || rest != "" && rest[0] != '/' {
+			continue
+		}
+		pids := numbersOf(n)
+		if len(pids) == 0 {
+			return "", unix.ESRCH
+		}
+		return "/proc/" + pids[0] + rest, 0
+	}
+	return abs, 0
+}
+
+// numbersOf returns the numbers of the caller's process and thread inside.
+func numbersOf(n *notification) []string {
+	var out []string
+	status := readProc(n, "status")
+	for _, key := range []string{"\nNStgid:\t", "\nNSpid:\t"} {
+		_, rest, ok := strings.Cut(status, key)
+		if !ok {
+			return nil
+		}
+		line, _, _ := strings.Cut(rest, "\n")
+		fields := strings.Fields(line)
+		out = append(out, fields[len(fields)-1])
+	}
+	return out
+}
+
+// isHarmless says whether we may open a file of /proc in the caller's stead.
+// Much of what is there about a process the kernel shows to whoever may trace
+// it, and it would let us trace them all.
+func (w *worker) isHarmless(n *notification, path string) bool {
+	parts := strings.Split(path, "/")[2:]
+	if parts[0] == "" || parts[0][0] < '0' || parts[0][0] > '9' {
+		return true // about no process
+	}
+	if slices.Contains(numbersOf(n), parts[0]) {
+		return true // about itself
+	}
+	return slices.Contains([]string{
+		"status", "stat", "statm", "cmdline", "comm", "cgroup", "limits", "mounts", "mountinfo", "uid_map", "gid_map",
+	}, parts[len(parts)-1])
+}
+
+func readProc(n *notification, name string) string {
+	fd, err := unix.Open(procOf(n)+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var buf [2048]byte
+	size, _ := unix.Read(fd, buf[:])
+	return string(buf[:max(size, 0)])
+}

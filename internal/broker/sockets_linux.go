@@ -1,0 +1,237 @@
+package broker
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/pattern"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// sockets knows which unix sockets may be connected to.
+type sockets struct {
+	allowed *pattern.Set
+
+	mu sync.Mutex
+	// own are sockets that the command made in a directory of the host. They are
+	// kept open, so that no other file can get their number.
+	own map[inode]int
+}
+
+type inode struct{ dev, ino uint64 }
+
+// maxOwn bounds the sockets remembered; beyond it the command cannot connect to
+// further ones of its own in directories of the host.
+const maxOwn = 1024
+
+// allowsSocket says whether an opened socket may be connected to.
+func (b *Broker) allowsSocket(path string, fd int) bool {
+	s := &b.sockets
+	if b.spec.Broker.Sockets.All || s.allowed.First(path) >= 0 {
+		return true
+	}
+	if _, m := b.spec.Access(path); m == nil || m.Kind != spec.Bind {
+		return true // the sandbox's own place
+	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.own[inode{st.Dev, st.Ino}]
+	return ok
+}
+
+// remember notes a socket that the command has just made.
+func (s *sockets) remember(dir int, name string) {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	var st unix.Stat_t
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK || len(s.own) >= maxOwn {
+		_ = unix.Close(fd)
+		return
+	}
+	if s.own == nil {
+		s.own = make(map[inode]int)
+	}
+	key := inode{st.Dev, st.Ino}
+	if _, ok := s.own[key]; ok {
+		_ = unix.Close(fd)
+		return
+	}
+	s.own[key] = fd
+}
+
+// address is a copy of what the caller gave as one.
+type address []byte
+
+const maxAddress = 128 // struct sockaddr_storage
+
+func (w *worker) address(n *notification) (address, unix.Errno) {
+	size := int32(n.args[2])
+	if size < 0 || size > maxAddress {
+		return nil, unix.EINVAL
+	}
+	a := make(address, size)
+	return a, readMemory(n.pid, n.args[1], a)
+}
+
+// path returns the path of a unix socket's address, if it is one.
+func (a address) path() (string, bool) {
+	if !a.isUnix() || len(a) < 3 || a[2] == 0 {
+		return "", false
+	}
+	text, _, _ := bytes.Cut(a[2:], []byte{0})
+	return string(text), true
+}
+
+func (a address) isUnix() bool {
+	return len(a) >= 2 && *(*uint16)(unsafe.Pointer(&a[0])) == unix.AF_UNIX
+}
+
+// bind makes a socket's file where the rules allow it. Addresses that are no
+// path, or lie elsewhere, are the kernel's.
+func (w *worker) bind(n *notification) answer {
+	a, errno := w.address(n)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	text, ok := a.path()
+	if !ok {
+		return pass
+	}
+	abs, errno := w.absolute(n, atCwd, text)
+	if errno != 0 {
+		return pass
+	}
+	s, errno := w.locate(abs)
+	if errno != 0 || s.slash {
+		return pass
+	}
+	defer s.close()
+	if done := w.judged(n, "bind", &s); done != nil {
+		return *done
+	}
+	fd, errno := w.socketOf(n)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// Relative to the directory: the address has no room for more.
+	if err := unix.Fchdir(s.dir); err != nil {
+		return result(err)
+	}
+	defer func() { _ = unix.Chdir("/") }()
+	unix.Umask(int(w.masks.of(n)))
+	err := unix.Bind(fd, &unix.SockaddrUnix{Name: s.name})
+	unix.Umask(0)
+	if err == nil {
+		w.sockets.remember(s.dir, s.name)
+	}
+	return result(err)
+}
+
+// socketOf returns the socket that a call is about: the same one, not a copy.
+func (w *worker) socketOf(n *notification) (int, unix.Errno) {
+	pidfd, err := unix.PidfdOpen(processOf(n), 0)
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	defer func() { _ = unix.Close(pidfd) }()
+	fd, err := unix.PidfdGetfd(pidfd, int(int32(n.args[0])), 0)
+	switch {
+	case err != nil:
+		return -1, errnoOf(err)
+	case !w.listener.isValid(n.id):
+		_ = unix.Close(fd)
+		return -1, unix.ESRCH
+	}
+	return fd, 0
+}
+
+// processOf returns the process that a thread belongs to.
+func processOf(n *notification) int {
+	_, rest, _ := strings.Cut(readProc(n, "status"), "\nTgid:\t")
+	text, _, _ := strings.Cut(rest, "\n")
+	if pid, err := strconv.Atoi(text); err == nil {
+		return pid
+	}
+	return int(n.pid)
+}
+
+// connect performs every connect. The kernel could not be left to do it: which
+// descriptor is which socket, and what the address says, the caller can change
+// after both were judged, and no other wall keeps it from the host's sockets.
+func (w *worker) connect(n *notification) answer {
+	a, errno := w.address(n)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	fd, errno := w.socketOf(n)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	text, ok := a.path()
+	if !ok {
+		return w.connectPlain(n, fd, a)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	abs, errno := w.absolute(n, atCwd, text)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	at, errno := w.openInside(abs, 0)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	defer func() { _ = unix.Close(at) }()
+	real, errno := w.realPath(at)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	if !w.allowsSocket(real, at) {
+		return w.denied(n, "connect", real, &spec.PathRule{
+			Pattern: real, Why: "unix socket of the host", Fix: "network.allowUnixSockets " + real,
+		})
+	}
+	return result(unix.Connect(fd, &unix.SockaddrUnix{Name: "/proc/self/fd/" + fdName(at)}))
+}
+
+// connectPlain connects to an address that is no path. What may block is done
+// beside the other calls.
+func (w *worker) connectPlain(n *notification, fd int, a address) answer {
+	if a.isUnix() && w.spec.Network == spec.NetworkHost {
+		// An abstract name is shared by all of a network namespace, and Landlock,
+		// which keeps the command from it, does not bind us.
+		_ = unix.Close(fd)
+		return refuse(unix.EPERM)
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_NONBLOCK != 0 || len(a) == 0 {
+		defer func() { _ = unix.Close(fd) }()
+		return connectTo(fd, a)
+	}
+	return w.later(n, func(*worker) answer {
+		defer func() { _ = unix.Close(fd) }()
+		return connectTo(fd, a)
+	})
+}
+
+func connectTo(fd int, a address) answer {
+	var at unsafe.Pointer
+	if len(a) > 0 {
+		at = unsafe.Pointer(&a[0])
+	}
+	_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(at), uintptr(len(a)))
+	return refuse(errno)
+}

@@ -1,0 +1,106 @@
+package broker
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// masks knows the file mode mask of every process. It is inherited, and until
+// somebody changes it all have the first one's.
+type masks struct {
+	mu      sync.Mutex
+	initial uint32
+	changed bool
+	known   map[uint32]known
+}
+
+// known is the mask of one process, for as long as its descriptor says that it
+// is still the same one.
+type known struct {
+	mask  uint32
+	pidfd int
+}
+
+// maxKnown bounds the descriptors kept.
+const maxKnown = 256
+
+// of returns the mask of the caller.
+func (m *masks) of(n *notification) uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.changed {
+		return m.initial
+	}
+	if k, ok := m.known[n.pid]; ok {
+		if unix.PidfdSendSignal(k.pidfd, 0, nil, 0) == nil {
+			return k.mask
+		}
+		m.forget(n.pid)
+	}
+	mask := readMask(int(n.pid))
+	m.remember(n.pid, mask)
+	return mask
+}
+
+// umask is performed by the kernel, and from then on known here. Threads share
+// it, so what is known of others of the process is forgotten.
+func (w *worker) umask(n *notification, mask uint32) answer {
+	m := &w.masks
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.changed = true
+	for pid := range m.known {
+		m.forget(pid)
+	}
+	return pass
+}
+
+func (m *masks) remember(pid, mask uint32) {
+	if len(m.known) >= maxKnown {
+		for old := range m.known {
+			m.forget(old)
+			break
+		}
+	}
+	const thread = unix.O_EXCL // PIDFD_THREAD, since Linux 6.9
+	fd, err := unix.PidfdOpen(int(pid), thread)
+	if err != nil {
+		fd, err = unix.PidfdOpen(int(pid), 0)
+	}
+	if err != nil {
+		return
+	}
+	if m.known == nil {
+		m.known = make(map[uint32]known)
+	}
+	m.known[pid] = known{mask, fd}
+}
+
+func (m *masks) forget(pid uint32) {
+	_ = unix.Close(m.known[pid].pidfd)
+	delete(m.known, pid)
+}
+
+// readMask asks the kernel. A process that is gone needs none.
+func readMask(pid int) uint32 {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0o777
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var buf [256]byte // it stands on the second line
+	n, _ := unix.Read(fd, buf[:])
+	_, rest, ok := strings.Cut(string(buf[:max(n, 0)]), "\nUmask:\t")
+	if !ok {
+		return 0o777
+	}
+	text, _, _ := strings.Cut(rest, "\n")
+	mask, err := strconv.ParseUint(text, 8, 32)
+	if err != nil {
+		return 0o777
+	}
+	return uint32(mask)
+}

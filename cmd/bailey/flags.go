@@ -115,7 +115,7 @@ func addPath(to *[]string, v string) error {
 // addExisting is for grants. In a file, which serves many machines, one may name
 // what is not there; on the command line that is a mistake.
 func addExisting(to *[]string, v string) error {
-	if !strings.HasPrefix(v, "~") && !strings.HasSuffix(v, "/**") {
+	if !strings.HasPrefix(v, "~") && !strings.ContainsAny(v, "*?[{") {
 		if _, err := os.Lstat(v); v != "" && errors.Is(err, fs.ErrNotExist) {
 			return errors.New("does not exist")
 		}

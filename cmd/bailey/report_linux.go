@@ -36,9 +36,9 @@ func (r *report) denied(d broker.Denial) {
 	r.once.Do(r.begin)
 	e := event.New(event.Deny)
 	e.Sandbox, e.Pid, e.Process = r.sandbox, d.Pid, processName(d.Pid)
-	e.Op, e.Path, e.Rule = event.Op(d.Op), d.Path, d.Rule.Why
-	if d.Rule.Fix != "" {
-		e.Fix = d.Rule.Fix + " " + event.Printable(r.short(d.Path))
+	e.Op, e.Path, e.Argv, e.Rule, e.Where, e.Fix = event.Op(d.Op), d.Path, d.Argv, d.Why, d.Where, d.Fix
+	if strings.HasPrefix(d.Fix, "--") {
+		e.Fix = d.Fix + " " + event.Printable(r.short(d.Path))
 	}
 	r.audit.Emit(e)
 	shown := *e

@@ -58,6 +58,10 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 		tty.Attach(proc.Terminal)
 	}
 	forwardSignals(proc, tty)
+	var net counters
+	if s.Network == spec.NetworkNone && !r.settledQuiet() {
+		net = openCounters(proc.Pid)
+	}
 	limit := sandbox.LimitTime(proc.Signal, s.TimeoutMillis)
 	state := wait(proc, tty, s.TimeoutMillis > 0)
 	expired := limit.Stop()
@@ -70,6 +74,9 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	}
 	if !r.settledQuiet() {
 		p.report.show()
+		if state.Wait.Exited() && state.Wait.ExitStatus() != 0 && !expired && net.wasTried() {
+			say(tagWarning, "the network is closed, and the command tried to use it; if that is why it failed: --allow-network")
+		}
 	}
 	if r.settledDebug() {
 		say(tagNote, "the command ended: "+describeState(state))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
@@ -149,9 +150,28 @@ func runShell(r *request) int {
 			shell = defaultShell()
 		}
 	}
+	r.markPrompt(shell)
 	argv := []string{shell}
 	if r.login {
 		argv = append(argv, "-l")
 	}
 	return launch(r, argv, nil)
+}
+
+// markPrompt makes the prompt say where it is, by variables alone, since the
+// user's start-up files are hidden. Debian's bash and fish show debian_chroot by
+// themselves.
+func (r *request) markPrompt(shell string) {
+	prompt := "(bailey) $ "
+	switch filepath.Base(shell) {
+	case "bash":
+		prompt = `(bailey) \u@\h:\w\$ `
+	case "zsh":
+		prompt = "(bailey) %n@%m:%~%# "
+	}
+	for _, v := range [][2]string{{"PS1", prompt}, {"debian_chroot", "bailey"}} {
+		if _, given := r.grants.Env.Set[v[0]]; !given {
+			_ = addVariable(r, v[0]+"="+v[1]) // the name is not empty
+		}
+	}
 }

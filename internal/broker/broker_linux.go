@@ -23,6 +23,7 @@ type Broker struct {
 	rules    *rules
 	sockets  sockets
 	masks    masks
+	execs    execs
 	options  Options
 	root     int           // the sandbox's root directory
 	self     int           // /proc/self/fd, to ask what a descriptor leads to
@@ -35,12 +36,15 @@ type Broker struct {
 	users   atomic.Int32 // who may still use the descriptors
 }
 
-// Denial is a call that was refused, and the rule that says so.
+// Denial is a call that was refused, and why.
 type Denial struct {
-	Pid  int // the calling thread
-	Op   string
-	Path string
-	Rule *spec.PathRule
+	Pid   int // the calling thread
+	Op    string
+	Path  string
+	Argv  []string // of exec
+	Why   string   // the rule
+	Where string   // the place it was written at, if that is known
+	Fix   string   // the flag that would allow it, or what else would
 }
 
 // Options say who wants to know.
@@ -48,6 +52,9 @@ type Options struct {
 	// Report, if not nil, is called for every refused call, from several
 	// threads.
 	Report func(Denial)
+	// Observe, if not nil, is called for every call that names a file, before it
+	// is decided, from several threads.
+	Observe func(Observation)
 	// Started, if not nil, is called when the first call comes.
 	Started func()
 }
@@ -75,6 +82,10 @@ func (b *Broker) prepare() (err error) {
 	}
 	if b.sockets.allowed, err = pattern.NewSet(b.spec.Broker.Sockets.Allowed); err != nil {
 		return fmt.Errorf("broker: unix sockets: %w", err)
+	}
+	if b.spec.Broker.Commands != nil {
+		b.execs.rules = b.spec.Broker.Commands.Compile()
+		b.execs.examiners = make(chan examination)
 	}
 	const dir = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	if b.root, err = unix.Open("/proc/"+strconv.Itoa(b.pid)+"/root", dir, 0); err != nil {
@@ -137,31 +148,31 @@ func (b *Broker) Serve(until int) error {
 				return err
 			}
 		}
-		b.take(fds[1:])
+		b.take()
 	}
 }
 
 // take receives a call and answers it, or has that done. One thread alone
 // receives: of two that were told of the same call, one would wait for the next.
-func (b *Broker) take(listener []unix.PollFd) {
+func (b *Broker) take() {
 	var n notification
 	if b.listener.receive(&n) != 0 {
 		return // its caller was killed
 	}
-	if !b.handOn(&n, listener) {
+	if !b.handOn(&n) {
 		b.main.answer(&n)
 	}
 }
 
 // handOn gives a call to an idle helper if another one waits already.
-func (b *Broker) handOn(n *notification, listener []unix.PollFd) bool {
+func (b *Broker) handOn(n *notification) bool {
 	if b.served++; b.served < manyCalls {
 		return false
 	}
 	if b.helpers == nil {
 		b.startHelpers()
 	}
-	if waiting, err := unix.Poll(listener, 0); err != nil || waiting == 0 {
+	if !b.isWaiting() {
 		return false
 	}
 	select {
@@ -170,6 +181,13 @@ func (b *Broker) handOn(n *notification, listener []unix.PollFd) bool {
 	default:
 		return false
 	}
+}
+
+// isWaiting says whether there is another call to take.
+func (b *Broker) isWaiting() bool {
+	fds := []unix.PollFd{{Fd: int32(b.listener), Events: unix.POLLIN}}
+	waiting, err := unix.Poll(fds, 0)
+	return err == nil && waiting > 0
 }
 
 // startHelpers starts one for every further processor, up to three.
@@ -224,6 +242,7 @@ type worker struct {
 	*Broker
 	text [unix.PathMax]byte
 	link [unix.PathMax]byte
+	word []byte
 }
 
 // maxBeside bounds the threads that wait for something. A sandbox that has more
@@ -254,8 +273,13 @@ func (w *worker) later(n *notification, perform func(*worker) answer) answer {
 
 // answer decides a call and answers it.
 func (w *worker) answer(n *notification) {
+	w.observe(n)
 	handle, ok := calls[n.nr]
 	if !ok {
+		if _, ok := looks[n.nr]; ok {
+			w.reply(n, pass)
+			return
+		}
 		w.reply(n, refuse(unix.ENOSYS))
 		return
 	}
@@ -319,10 +343,16 @@ func (w *worker) reply(n *notification, a answer) {
 	w.listener.send(&r)
 }
 
-// denied refuses a call because of a rule.
+// denied refuses a call because of a rule about paths.
 func (w *worker) denied(n *notification, op, path string, rule *spec.PathRule) answer {
+	return w.report(n, Denial{Op: op, Path: path, Why: rule.Why, Fix: rule.Fix})
+}
+
+// report refuses a call and says why.
+func (w *worker) report(n *notification, d Denial) answer {
 	if w.options.Report != nil {
-		w.options.Report(Denial{Pid: int(n.pid), Op: op, Path: path, Rule: rule})
+		d.Pid = int(n.pid)
+		w.options.Report(d)
 	}
 	return refuse(unix.EACCES)
 }

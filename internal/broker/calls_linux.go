@@ -29,6 +29,10 @@ var calls = merge(map[int32]func(*worker, *notification) answer{
 	unix.SYS_RENAMEAT2: func(w *worker, n *notification) answer {
 		return w.rename(n, n.args[0], n.args[1], n.args[2], n.args[3], uint(uint32(n.args[4])))
 	},
+	unix.SYS_EXECVE: func(w *worker, n *notification) answer { return w.exec(n, atCwd, n.args[0], n.args[1], 0) },
+	unix.SYS_EXECVEAT: func(w *worker, n *notification) answer {
+		return w.exec(n, n.args[0], n.args[1], n.args[2], int(uint32(n.args[4])))
+	},
 	unix.SYS_TRUNCATE: func(w *worker, n *notification) answer { return w.truncate(n, n.args[0], int64(n.args[1])) },
 	unix.SYS_UMASK:    func(w *worker, n *notification) answer { return w.umask(n, uint32(n.args[0])) },
 	unix.SYS_BIND:     func(w *worker, n *notification) answer { return w.bind(n) },

@@ -23,3 +23,20 @@ var oldCalls = map[int32]func(*worker, *notification) answer{
 		return w.rename(n, atCwd, n.args[0], atCwd, n.args[1], 0)
 	},
 }
+
+var oldLooks = map[int32]look{
+	unix.SYS_NEWFSTATAT: {"stat", 0, 1, -1, false},
+	unix.SYS_OPEN:       {"open", -1, 0, 1, false},
+	unix.SYS_CREAT:      {"create", -1, 0, -1, true},
+	unix.SYS_STAT:       {"stat", -1, 0, -1, false},
+	unix.SYS_LSTAT:      {"stat", -1, 0, -1, false},
+	unix.SYS_ACCESS:     {"stat", -1, 0, -1, false},
+	unix.SYS_READLINK:   {"stat", -1, 0, -1, false},
+	unix.SYS_UNLINK:     {"remove", -1, 0, -1, true},
+	unix.SYS_RMDIR:      {"remove", -1, 0, -1, true},
+	unix.SYS_MKDIR:      {"mkdir", -1, 0, -1, true},
+	unix.SYS_MKNOD:      {"mknod", -1, 0, -1, true},
+	unix.SYS_SYMLINK:    {"symlink", -1, 1, -1, true},
+	unix.SYS_LINK:       {"link", -1, 1, -1, true},
+	unix.SYS_RENAME:     {"rename", -1, 1, -1, true},
+}

@@ -14,6 +14,7 @@
 package command
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -151,9 +152,13 @@ type program struct {
 	deny, allow []rule
 }
 
-// Compile makes rules of a list. The built-in list needs no work.
+// Compile makes rules of a list. The built-in list needs no work. A reach that is
+// not known holds every rule.
 func (l List) Compile() *Rules {
 	r := &Rules{reach: l.Reach, defaults: l.Defaults, programs: make(map[string]*program, len(l.Deny)+len(l.Allow))}
+	if r.reach != ReachOff && r.reach != ReachPath {
+		r.reach = ReachArgv
+	}
 	for _, e := range l.Deny {
 		r.deny("command.deny", e)
 	}
@@ -205,10 +210,7 @@ func (r *Rules) Programs() []string {
 	for name, p := range r.programs {
 		for _, list := range [][]rule{p.deny, p.allow} {
 			for i := range list {
-				if path := list[i].path; path != "" {
-					name = path
-				}
-				out = append(out, name)
+				out = append(out, cmp.Or(list[i].path, name))
 			}
 		}
 	}

@@ -14,7 +14,7 @@ func TestDefaultsRefuse(t *testing.T) {
 	for _, line := range []string{
 		"shutdown -h now", "reboot", "/sbin/poweroff -f", "init 6", "systemctl --no-wall reboot", "systemctl -H host poweroff",
 		"busybox reboot", "insmod x.ko", "modprobe x", "sysctl -w a=b", "sysctl kernel.panic=1", "sysctl -qp",
-		"mkfs.ext4 /dev/sda1", "mkfs -t ext4 /dev/sda1", "mke2fs /dev/sda1", "wipefs -a /dev/sda", "dd if=x of=/dev/sda bs=1M",
+		"mkfs.ext4 -F -L root /dev/sda1", "sfdisk --delete /dev/sda 1", "parted -s /dev/sda mklabel gpt", "mkfs -t ext4 /dev/sda1", "mke2fs /dev/sda1", "wipefs -a /dev/sda", "dd if=x of=/dev/sda bs=1M",
 		"lvm lvremove x", "rm -rf /", "rm -r -f /", "rm -rf --no-preserve-root /", "chmod -R 777 /", "chown -R a:b /",
 		"xtables-nft-multi iptables -F", "unshare -r sh", "nsenter -t 1 sh", "crontab file", "at now",
 		"docker run --privileged x", "docker --debug container run --privileged x", "docker run -v /:/host x",
@@ -34,7 +34,7 @@ func TestDefaultsRefuse(t *testing.T) {
 func TestDefaultsLeaveOrdinaryWorkAlone(t *testing.T) {
 	r := List{Reach: ReachArgv, Defaults: true}.Compile()
 	for _, line := range []string{
-		"systemctl status x", "systemctl list-units", "sysctl -a", "sysctl kernel.panic", "lsmod", "fdisk -l", "parted -l", "crontab -l",
+		"systemctl status x", "systemctl list-units", "sysctl -a", "sysctl kernel.panic", "lsmod", "fdisk -l", "fdisk -l /dev/sda", "fdisk disk.img", "mkfs.ext4 -F disk.img", "mkswap swap.img", "parted -l", "crontab -l",
 		"dd if=/dev/zero of=/dev/null", "dd if=/dev/sda of=x", "dd if=x of=y", "rm -rf node_modules", "rm -rf /tmp/x", "chmod -R 755 build",
 		"chown -R a:b .", "docker run -it --rm -v /home/x:/w image", "docker build .", "docker ps", "docker volume ls", "docker -v",
 		"docker run --mount type=bind,source=/home,target=/h x", "docker run --cap-add NET_ADMIN x",
@@ -50,9 +50,9 @@ func TestDefaultsLeaveOrdinaryWorkAlone(t *testing.T) {
 }
 
 func TestADefaultCanBeTakenBack(t *testing.T) {
-	r := List{Reach: ReachArgv, Defaults: true, Allow: entries("git push --force", "mkfs.vfat"), Deny: entries("npm", "crontab -l")}.Compile()
+	r := List{Reach: ReachArgv, Defaults: true, Allow: entries("git push --force", "mkfs.vfat /dev/*"), Deny: entries("npm", "crontab -l")}.Compile()
 	for line, want := range map[string]bool{
-		"git push origin x --force": true, "git push --mirror": false, "mkfs.vfat disk.img": true, "mkfs.ext4 disk.img": false,
+		"git push origin x --force": true, "git push --mirror": false, "mkfs.vfat /dev/sdb1": true, "mkfs.ext4 /dev/sdb1": false,
 		// What the built-in list allows is no answer to a person's own denial.
 		"npm publish --dry-run": false, "crontab -l": false,
 	} {

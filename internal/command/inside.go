@@ -5,26 +5,35 @@ import (
 	"strings"
 )
 
-// inside returns the program that e becomes without another exec, with its
-// arguments: an applet, what the dynamic loader loads, or an interpreter's
-// script. It is nil if there is none.
-func inside(e *Exec) []string {
+// inside returns the program that e becomes without another exec: an applet,
+// what the dynamic loader loads, or an interpreter's script. Its Argv is empty if
+// there is none.
+func inside(e *Exec) Exec {
 	if len(e.Argv) < 2 {
-		return nil
+		return Exec{}
 	}
 	called := argv0(e.Argv)
 	switch {
 	case isLoader(called), isLoader(e.Path), isLoader(e.Real), slices.ContainsFunc(e.Same, isLoader):
-		return Loaded(e.Argv)
+		path, argv := Loaded(e.Argv)
+		return Exec{Path: path, Argv: argv}
 	case takesApplet(called):
-		return applet(e.Argv)
+		return named(applet(e.Argv))
 	}
 	for _, name := range [...]string{called, baseName(e.Path), baseName(e.Real)} {
 		if in := findInterpreter(name); in != nil {
-			return in.script(e.Argv)
+			return named(in.script(e.Argv))
 		}
 	}
-	return nil
+	return Exec{}
+}
+
+// named is a program known by the first of its words only.
+func named(argv []string) Exec {
+	if len(argv) == 0 {
+		return Exec{}
+	}
+	return Exec{Path: argv[0], Argv: argv}
 }
 
 // applet reads "busybox rm x" and "coreutils --coreutils-prog=rm x".
@@ -41,23 +50,41 @@ func applet(argv []string) []string {
 	return nil
 }
 
-// Loaded returns the program, and its arguments, that the dynamic loader is
-// asked to run by argv, and nil if it is asked for something else. The kernel
-// sees only the loader being executed: whoever watches execs can look at the
-// file that is loaded, and judge it too.
-func Loaded(argv []string) []string {
+// Loaded returns the file that the dynamic loader is asked to run by argv, and
+// the words it gives it; both are empty if it is asked for something else. The
+// kernel sees only the loader being executed: whoever watches execs can look at
+// the file that is loaded, and judge it too.
+func Loaded(argv []string) (path string, inner []string) {
+	called := ""
 	for i := 1; i < len(argv); i++ {
-		switch a := argv[i]; {
-		case a == "--":
-			return argv[i+1:]
-		case !isOption(a):
-			return argv[i:]
-		case a == "--library-path", a == "--inhibit-rpath", a == "--audit", a == "--preload", a == "--argv0",
-			a == "--glibc-hwcaps-prepend", a == "--glibc-hwcaps-mask":
+		a := argv[i]
+		switch {
+		case a == "--argv0" && i+1 < len(argv):
 			i++
+			called = argv[i]
+			continue
+		case slices.Contains(loaderValued, a):
+			i++
+			continue
+		case a == "--":
+			i++
+		case isOption(a):
+			continue
 		}
+		if i >= len(argv) {
+			break
+		}
+		if called == "" {
+			return argv[i], argv[i:]
+		}
+		return argv[i], append([]string{called}, argv[i+1:]...)
 	}
-	return nil
+	return "", nil
+}
+
+// loaderValued are the loader's options that take the next word.
+var loaderValued = []string{
+	"--library-path", "--inhibit-rpath", "--audit", "--preload", "--glibc-hwcaps-prepend", "--glibc-hwcaps-mask",
 }
 
 // interpreter is a program that runs the script its first argument names.
@@ -68,13 +95,11 @@ type interpreter struct {
 	// that there is no script; words are the same, written out.
 	code  string
 	words []string
-	// module is the letter of the option that names a script by a word.
-	module byte
 }
 
 var interpreters = [...]interpreter{
 	{names: shells, valued: []string{"-o", "+o", "-O", "+O", "--rcfile", "--init-file"}, code: "cs"},
-	{names: []string{"python", "pypy"}, valued: []string{"-W", "-X", "--check-hash-based-pycs"}, code: "c", module: 'm'},
+	{names: []string{"python", "pypy"}, valued: []string{"-W", "-X", "--check-hash-based-pycs"}, code: "c"},
 	{
 		names:  []string{"node", "nodejs"},
 		valued: []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions"},
@@ -102,7 +127,8 @@ func findInterpreter(name string) *interpreter {
 	return nil
 }
 
-// script finds the script among an interpreter's arguments.
+// script finds the script among an interpreter's arguments. The module that
+// follows python's -m is as good as one.
 func (in *interpreter) script(argv []string) []string {
 	for i := 1; i < len(argv); i++ {
 		a := argv[i]
@@ -126,8 +152,6 @@ func (in *interpreter) script(argv []string) []string {
 			continue
 		case strings.ContainsAny(a, in.code):
 			return nil
-		case in.module != 0 && a[len(a)-1] == in.module:
-			return argv[i+1:]
 		}
 	}
 	return nil

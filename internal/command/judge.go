@@ -70,17 +70,20 @@ const maxInside = 8
 
 // judge looks at one program, and at those it becomes without another exec.
 func (r *Rules) judge(e *Exec, reach Reach) Verdict {
+	now := *e
 	for range maxInside {
-		if v := r.judgeProgram(e, reach); !v.Allowed {
+		if v := r.judgeProgram(&now, reach); !v.Allowed {
 			return v
 		}
-		inner := inside(e)
-		if len(inner) == 0 {
-			break
+		now = inside(&now)
+		if len(now.Argv) == 0 {
+			return allowed
 		}
-		e = &Exec{Path: inner[0], Argv: inner}
 	}
-	return allowed
+	return Verdict{
+		Command: summary(e.Argv), Key: "command.deny", Reason: "programs are given to one another too many times to look at",
+		Fix: "run the last one directly",
+	}
 }
 
 // candidate is one reading of a program: a name that rules know, and the

@@ -1,9 +1,11 @@
 package command
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
@@ -38,7 +40,7 @@ func run(line string) Exec {
 
 func TestDeniedWordsAreFoundHoweverTheyAreWritten(t *testing.T) {
 	r := rules("git push", "gh pr create", "rm", "kubectl delete", "docker run --privileged", "npm publish", "cargo publish",
-		"frob push", "systemctl reboot", "pip install", "python", "./gradlew publish", "/opt/tool/bin/deploy", "twine upload",
+		"frob push", "systemctl reboot", "pip install", "ruby", "./gradlew publish", "/opt/tool/bin/deploy", "twine upload",
 		"rm -rf", "dd if=", "docker --pid=host", "gh * delete", "apt-get install", "go generate", "make deploy", "git checkout --")
 	for _, line := range []string{
 		"git push",
@@ -96,8 +98,8 @@ func TestDeniedWordsAreFoundHoweverTheyAreWritten(t *testing.T) {
 		"python -m pip install x",
 		"python3.11 -I -W ignore -m pip install x",
 		"python3 -m twine upload dist",
-		"python",
-		"python3.12 script.py",
+		"ruby",
+		"ruby3.1 script.rb",
 
 		"frob push",
 		"frob --verbose push",
@@ -122,6 +124,7 @@ func TestDeniedWordsAreFoundHoweverTheyAreWritten(t *testing.T) {
 		"/lib64/ld-linux-x86-64.so.2 --argv0 x --library-path /lib /usr/bin/git push",
 		"/lib/ld-musl-x86_64.so.1 -- /usr/bin/git push",
 		"/lib/ld.so /bin/busybox rm",
+		"/lib/ld.so --argv0 rm /bin/busybox x",
 
 		"node /usr/lib/node_modules/npm/bin/npm-cli.js publish",
 		"node --require x /usr/bin/npm publish",
@@ -197,7 +200,8 @@ func TestWhatIsNotDeniedRuns(t *testing.T) {
 		"toybox ls",
 		"bash -c rm git push",
 		"bash -lc rm git push",
-		"node -e code npm publish",
+		"node -e npm publish",
+		"node --eval npm publish",
 		"perl -pi -e s/a/b/ git push",
 		"python3 script.py rm",
 		"/lib64/ld-linux-x86-64.so.2 --list /usr/bin/ls",
@@ -253,20 +257,33 @@ func TestEveryNameOfAProgramCounts(t *testing.T) {
 	}
 }
 
+func TestProgramsHiddenTooDeeplyAreRefused(t *testing.T) {
+	r := rules("rm")
+	for n, want := range map[int]bool{1: true, maxInside - 1: true, maxInside: false, 1000: false} {
+		argv := append(slices.Repeat([]string{"busybox"}, n), "ls")
+		if got := r.Judge(Exec{Path: "/bin/busybox", Argv: argv}); got.Allowed != want {
+			t.Errorf("%d deep: got %v, want allowed %v", n, got, want)
+		}
+	}
+}
+
 func TestScriptsAreJudgedWithTheirInterpreters(t *testing.T) {
-	r := rules("git push", "npm publish", "awk")
+	r := rules("git push", "npm publish", "awk", "frob one /tmp/x a")
 	for _, c := range []struct {
 		name string
 		exec Exec
 		want bool
 	}{
-		{"npm is a script", Exec{Path: "/usr/bin/npm", Real: "/usr/lib/npm/bin/npm-cli.js", Argv: []string{"npm", "publish"},
-			Interpreters: []Interpreter{{Line: "#!/usr/bin/env node"}}}, false},
+		{"npm is a script", Exec{
+			Path: "/usr/bin/npm", Real: "/usr/lib/npm/bin/npm-cli.js", Argv: []string{"npm", "publish"},
+			Interpreters: []Interpreter{{Line: "#!/usr/bin/env node"}},
+		}, false},
 		{"git as an interpreter", Exec{Path: "/tmp/x", Argv: []string{"x"}, Interpreters: []Interpreter{{Line: "#! /usr/bin/git\tpush \n"}}}, false},
 		{"git without the word", Exec{Path: "/tmp/push", Argv: []string{"push"}, Interpreters: []Interpreter{{Line: "#!/usr/bin/git"}}}, true},
 		{"the argument is one word", Exec{Path: "/tmp/x", Argv: []string{"x"}, Interpreters: []Interpreter{{Line: "#!/usr/bin/git push origin"}}}, true},
 		{"a denied interpreter", Exec{Path: "/tmp/x", Interpreters: []Interpreter{{Line: "/usr/bin/awk -f"}}}, false},
 		{"behind a link", Exec{Path: "/tmp/x", Interpreters: []Interpreter{{Line: "/tmp/a -f", Real: "/usr/bin/awk"}}}, false},
+		{"the script and its words stand behind", Exec{Path: "/tmp/x", Argv: []string{"y", "a"}, Interpreters: []Interpreter{{Line: "/bin/frob one"}}}, false},
 		{"a copy", Exec{Path: "/tmp/x", Interpreters: []Interpreter{{Line: "/tmp/a -f", Same: []string{"awk"}}}}, false},
 		{"two deep", Exec{Path: "/tmp/x", Interpreters: []Interpreter{{Line: "/tmp/y"}, {Line: "/usr/bin/awk -f"}}}, false},
 		{"an ordinary script", Exec{Path: "/tmp/x", Argv: []string{"x", "git", "push"}, Interpreters: []Interpreter{{Line: "#!/bin/sh"}}}, true},
@@ -304,6 +321,10 @@ func TestTheMoreSpecificEntryWinsAndAllowWinsATie(t *testing.T) {
 		{[]string{"mkfs", "+mkfs.vfat"}, "mkfs.ext4 x", false},
 		{[]string{"make", "+/usr/bin/make"}, "/usr/bin/make all", true},
 		{[]string{"make", "+/usr/bin/make"}, "/tmp/make all", false},
+		{[]string{"git"}, "git-lfs pull", false},
+		{[]string{"docker"}, "docker-compose up", false},
+		{[]string{"foo"}, "foo-bar", true},
+		{[]string{"foo bar"}, "foo-bar", false},
 		{[]string{"git push *"}, "git push", false},
 		{[]string{"git push", "+git push * docs"}, "git push fork docs", true},
 		{[]string{"git push", "+git push * docs"}, "git push fork main", false},
@@ -362,6 +383,7 @@ func TestReachSaysWhichRulesFollow(t *testing.T) {
 		{ReachOff, true, true, true},
 		{ReachPath, false, true, true},
 		{ReachArgv, false, false, false},
+		{"", false, false, false},
 	} {
 		l.Reach = c.reach
 		r := l.Compile()
@@ -415,8 +437,14 @@ func TestPolicyIsReadWithItsPlaces(t *testing.T) {
 
 func TestEntriesThatCannotMatchAreNamed(t *testing.T) {
 	l := List{Deny: []Entry{
-		{Text: "git push"}, {Text: "curl x | sh", Where: "p:1:2"}, {Text: "a; b"}, {Text: "*"}, {Text: "mkfs.*"}, {Text: `git commit -m "x"`},
-		{Text: "curl http://x/?a=1&b=2"}, {Text: "git push *"},
+		{Text: "git push"},
+		{Text: "curl x | sh", Where: "p:1:2"},
+		{Text: "a; b"},
+		{Text: "*"},
+		{Text: "mkfs.*"},
+		{Text: `git commit -m "x"`},
+		{Text: "curl http://x/?a=1&b=2"},
+		{Text: "git push *"},
 	}}
 	got := l.Warnings()
 	want := []string{`"curl x | sh" (p:1:2)`, `"a; b"`, `"*"`, `"mkfs.*"`, `"git commit -m \"x\""`}
@@ -431,8 +459,8 @@ func TestEntriesThatCannotMatchAreNamed(t *testing.T) {
 }
 
 func TestProgramsListsWhatRulesAreAbout(t *testing.T) {
-	got := strings.Join(rules("git push", "git", "/opt/x/tool run", "+git status", "rm").Programs(), " ")
-	for _, want := range []string{"git", "rm", "/opt/x/tool", "busybox"} {
+	got := strings.Join(rules("git push", "git", "/opt/x/tool run", "/opt/x/rm", "+git status", "rm").Programs(), " ")
+	for _, want := range []string{"git", "rm", "/opt/x/tool", "/opt/x/rm", "busybox"} {
 		if n := strings.Count(" "+got+" ", " "+want+" "); n != 1 {
 			t.Errorf("got %q %d times in %s, want once", want, n, got)
 		}
@@ -441,7 +469,7 @@ func TestProgramsListsWhatRulesAreAbout(t *testing.T) {
 
 func TestRefusalsCannotGarbleATerminal(t *testing.T) {
 	v := rules("git push").Judge(Exec{Path: "git", Argv: []string{"git", "push", "\x1b[2J\xff\n", strings.Repeat("x", 1<<16)}})
-	if s := v.String(); v.Allowed || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) || len(s) > 500 {
+	if s := v.String(); v.Allowed || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) || len(s) > 500 || !utf8.ValidString(v.Command) {
 		t.Errorf("got %q, want one short printable line", s)
 	}
 }

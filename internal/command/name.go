@@ -70,7 +70,5 @@ func takesApplet(name string) bool {
 // isLoader tells the dynamic loader, which runs the program it is given.
 func isLoader(path string) bool {
 	name := baseName(path)
-	return name == "ld.so" ||
-		strings.HasPrefix(name, "ld") && strings.Contains(name, ".so") &&
-			(strings.HasPrefix(name, "ld-") || strings.HasPrefix(name, "ld64."))
+	return name == "ld.so" || strings.Contains(name, ".so") && (strings.HasPrefix(name, "ld-") || strings.HasPrefix(name, "ld64."))
 }

@@ -196,13 +196,14 @@ func parseSSH(args []string) sshTarget {
 			case 'J':
 				t.jump(value)
 			case 'o':
+				// Of a setting given twice, ssh takes the first.
 				key, value := sshSetting(value)
-				switch key {
-				case "hostname":
+				switch {
+				case key == "hostname" && realHost == "":
 					realHost = value
-				case "proxyjump":
+				case key == "proxyjump":
 					t.jump(value)
-				case "remotecommand":
+				case key == "remotecommand" && t.command == "":
 					t.command = value
 				}
 			}

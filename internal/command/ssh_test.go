@@ -41,6 +41,7 @@ func TestSSHArgumentsAreReadAsSSHReadsThem(t *testing.T) {
 		"-o ProxyJump=none host":            "host|",
 		"-o ProxyJump=jump host":            "jump host|",
 		"-o hostname=other host ls":         "other|ls",
+		"-oHostName=a -oHostName=b host":    "a|",
 		"-oHostName=%h.internal host":       "host.internal|",
 		"-o RemoteCommand=reboot host":      "host|reboot",
 		"-W host:22 jump":                   "jump|",

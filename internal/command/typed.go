@@ -63,23 +63,22 @@ func (w *walk) command(argv []string, nesting int) Verdict {
 	if v := w.visit(argv); !v.Allowed {
 		return v
 	}
-	if inner := inside(&Exec{Argv: argv}); inner != nil {
-		if v := w.command(inner, nesting+1); !v.Allowed {
-			return v
-		}
+	if v := w.command(inside(&Exec{Argv: argv}).Argv, nesting+1); !v.Allowed {
+		return v
 	}
 	for _, in := range unwrap(argv) {
-		v := allowed
-		if in.argv != nil {
-			v = w.command(in.argv, nesting+1)
-		} else {
-			v = w.text(in.text, nesting+1)
-		}
-		if !v.Allowed {
+		if v := w.inner(in, nesting+1); !v.Allowed {
 			return v
 		}
 	}
 	return allowed
+}
+
+func (w *walk) inner(in inner, nesting int) Verdict {
+	if in.argv != nil {
+		return w.command(in.argv, nesting)
+	}
+	return w.text(in.text, nesting)
 }
 
 func (w *walk) text(text string, nesting int) Verdict {

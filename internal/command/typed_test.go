@@ -101,6 +101,7 @@ func TestWrappersOfHarmlessCommandsRun(t *testing.T) {
 		"sh -c ls git push",
 		"echo sh -c 'git push'",
 		"watch git log",
+		"watch -x echo \\; rm",
 		"git push origin docs",
 		"sudo git push origin docs",
 		"xargs git push",

@@ -211,7 +211,7 @@ func ReadsText(argv []string) bool {
 		if slices.Contains(shells, argv0(argv)) {
 			return readsText(argv[1:])
 		}
-		next := inside(&Exec{Argv: argv})
+		next := inside(&Exec{Argv: argv}).Argv
 		if next == nil {
 			in := unwrap(argv)
 			if len(in) != 1 {

@@ -7,6 +7,9 @@ const (
 	nrIoctl      = unix.SYS_IOCTL
 	nrSocket     = unix.SYS_SOCKET
 	nrSocketpair = unix.SYS_SOCKETPAIR
+	nrConnect    = unix.SYS_CONNECT
+	nrExecve     = unix.SYS_EXECVE
+	nrExecveat   = unix.SYS_EXECVEAT
 )
 
 // commonRefused fail with EPERM on every architecture.
@@ -54,11 +57,15 @@ var commonModeCalls = [...]modeCall{
 // commonNameCalls make, move or cut files by name.
 var commonNameCalls = [...]uint32{
 	unix.SYS_MKDIRAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_TRUNCATE,
+	unix.SYS_BIND,  // a socket's name is a file
 	unix.SYS_UMASK, // the broker makes files in the caller's stead
 }
 
-// socketCalls take an address that may be a path.
-var socketCalls = [...]uint32{unix.SYS_BIND, unix.SYS_CONNECT}
+// commonLookCalls look at files by name, or remove them.
+var commonLookCalls = [...]uint32{
+	nrFstatat, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_READLINKAT,
+	unix.SYS_CHDIR, unix.SYS_UNLINKAT,
+}
 
 const openDirectory = unix.O_DIRECTORY
 

@@ -23,3 +23,9 @@ var refused = append(commonRefused[:],
 	unix.SYS_USELIB, unix.SYS_USTAT, unix.SYS_SYSFS, unix.SYS__SYSCTL,
 	unix.SYS_CREATE_MODULE, unix.SYS_GET_KERNEL_SYMS, unix.SYS_QUERY_MODULE,
 )
+
+const nrFstatat = unix.SYS_NEWFSTATAT
+
+var lookCalls = append(commonLookCalls[:],
+	unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_ACCESS, unix.SYS_READLINK, unix.SYS_UNLINK, unix.SYS_RMDIR,
+)

@@ -12,6 +12,9 @@ const (
 	nrIoctl      = 1
 	nrSocket     = 2
 	nrSocketpair = 3
+	nrConnect    = 4
+	nrExecve     = 5
+	nrExecveat   = 6
 
 	openDirectory = 0
 )
@@ -21,5 +24,5 @@ var (
 	absent    []uint32
 	modeCalls []modeCall
 
-	nameCalls, socketCalls []uint32
+	nameCalls, lookCalls []uint32
 )

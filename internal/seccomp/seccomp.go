@@ -87,8 +87,12 @@ type Options struct {
 	// Writes lets the broker decide about calls that make or write files by
 	// name, and Reads about those that open them for reading as well.
 	Writes, Reads bool
-	// Sockets lets it decide about connecting to and naming sockets.
+	// Sockets lets it decide which sockets are connected to.
 	Sockets bool
+	// Execs lets it decide which programs are executed.
+	Execs bool
+	// Observe tells it about every call that looks at files by name.
+	Observe bool
 }
 
 // Socket families, by number.
@@ -118,9 +122,15 @@ func New(o Options) Profile {
 		}
 	}
 	if o.Sockets {
-		for _, nr := range socketCalls {
+		rules = append(rules, Rule{Nr: nrConnect, Else: Notify})
+	}
+	if o.Observe {
+		for _, nr := range lookCalls {
 			rules = append(rules, Rule{Nr: nr, Else: Notify})
 		}
+	}
+	if o.Execs || o.Observe {
+		rules = append(rules, Rule{Nr: nrExecve, Else: Notify}, Rule{Nr: nrExecveat, Else: Notify})
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return int(a.Nr) - int(b.Nr) })
 	return Profile{Arch: auditArch, X32: hasX32, MaxNr: maxNr, Rules: rules}
@@ -228,7 +238,7 @@ const (
 func modeRule(c modeCall, o Options) Rule {
 	r := Rule{Nr: c.nr, Else: Allow}
 	switch {
-	case c.flags >= 0 && o.Writes:
+	case c.flags >= 0 && (o.Writes || o.Reads || o.Observe):
 		return openRule(c, o)
 	case c.flags >= 0:
 		r.Checks = append(r.Checks, Check{Arg: c.flags, Test: NoneSet, Mask: openCreates, Then: Allow})
@@ -252,7 +262,10 @@ func openRule(c modeCall, o Options) Rule {
 		{Arg: c.flags, Test: AnySet, Mask: openPath, Then: Allow},
 		{Arg: c.flags, Test: AnySet, Mask: openWrites, Then: Notify},
 	}}
-	if o.Reads {
+	switch {
+	case o.Observe:
+		r.Else = Notify
+	case o.Reads:
 		r.Checks = append(r.Checks, Check{Arg: c.flags, Test: AnySet, Mask: openDirectory, Then: Allow})
 		r.Else = Notify
 	}

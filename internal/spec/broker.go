@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/command"
 	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
@@ -26,6 +27,12 @@ type Broker struct {
 	Read bool `json:"read,omitempty"`
 	// Sockets says which unix sockets can be connected to.
 	Sockets Sockets `json:"sockets"`
+	// Commands are rules about programs and their arguments, asked at every
+	// exec; nil if there are none.
+	Commands *command.List `json:"commands,omitempty"`
+	// Observe lets the broker see what else the command does with files. It
+	// decides nothing by it.
+	Observe bool `json:"observe,omitempty"`
 }
 
 // PathRule is about every path that its pattern names, and all below it. A
@@ -64,7 +71,7 @@ func (c *compiler) broker() {
 	if len(c.reasons) > 0 {
 		return
 	}
-	b := &Broker{Sockets: c.sockets()}
+	b := &Broker{Sockets: c.sockets(), Commands: c.commandRules()}
 	for i, l := range c.layers {
 		b.Layers = append(b.Layers, c.layerRules(i, l))
 	}
@@ -78,7 +85,7 @@ func (c *compiler) broker() {
 	if writes {
 		b.Areas = c.areas()
 	}
-	if len(b.Areas) > 0 || b.Read || !b.Sockets.All {
+	if len(b.Areas) > 0 || b.Read || !b.Sockets.All || b.Commands != nil {
 		c.spec.Broker = b
 	}
 }
@@ -221,6 +228,24 @@ func (c *compiler) isGuardedName(p string) bool {
 	}
 	covers := func(q protection) bool { return Covers(q.path, p) }
 	return slices.ContainsFunc(c.protected, covers) || slices.ContainsFunc(c.absent, covers)
+}
+
+// commandRules are nil if the policy forbids nothing: asking at every exec costs
+// something.
+func (c *compiler) commandRules() *command.List {
+	p := &c.policy.Command
+	if len(p.Deny) == 0 && !isTrue(p.UseDefaults) && c.policy.SSH.DeniedCommands == nil && c.policy.SSH.DeniedHosts == nil {
+		return nil
+	}
+	l := command.FromPolicy(c.policy)
+	l.Defaults = isTrue(p.UseDefaults)
+	if l.Reach == command.ReachOff {
+		return nil
+	}
+	for _, w := range l.Warnings() {
+		c.warn(w)
+	}
+	return &l
 }
 
 // grantSockets shows the sockets that the policy names one by one, and notes

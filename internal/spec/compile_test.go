@@ -190,10 +190,22 @@ func TestProtectedLinkToNothingIsRefused(t *testing.T) {
 func TestMissingHooksAreWarnedOf(t *testing.T) {
 	f := newSystem(repository("/home/u/p/.git")...)
 	delete(f.files, "/home/u/p/.git/hooks")
-	s := mustCompile(t, basicPolicy(), f)
+	s := mustCompile(t, withoutMissing(), f)
 	if len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "/home/u/p/.git/hooks") {
 		t.Errorf("warnings are %q", s.Warnings)
 	}
+	s = mustCompile(t, basicPolicy(), f)
+	if len(s.Warnings) != 0 || decide(t, s, true, "/home/u/p/.git/hooks/pre-commit") != Denied {
+		t.Errorf("hooks can be made; warnings are %q", s.Warnings)
+	}
+}
+
+// withoutMissing is the basic policy without protection of names that do not
+// exist.
+func withoutMissing() policy.Policy {
+	p := basicPolicy()
+	p.Filesystem.ProtectMissing = new(false)
+	return p
 }
 
 func TestHooksPathAndIncludesAreProtected(t *testing.T) {

@@ -181,6 +181,10 @@ func (c *compiler) protectRepository(dir string, trees []string, user []hooksPat
 }
 
 func (c *compiler) warnMissing(p, how string) {
+	if c.protectsMissing() {
+		c.protectAbsent(p, true)
+		return
+	}
 	c.warn(printable(p) + " does not exist, so the command can create it and git will act on what it holds; " + how + " it to have it protected")
 }
 
@@ -215,7 +219,7 @@ func (c *compiler) protectHooks(tree string, hooks []hooksPath) {
 				c.protectPath(name, around, true)
 			}
 		}
-		if r, ok := c.protectPath(name, p, true); !ok && c.access(r.path) == AccessWrite {
+		if r, _ := c.protectPath(name, p, true); r.missing && c.access(r.path) == AccessWrite {
 			c.warnMissing(r.path, "mkdir")
 		}
 	}
@@ -225,14 +229,13 @@ func (c *compiler) protectHooks(tree string, hooks []hooksPath) {
 // It reports whether something is found.
 func (c *compiler) protectPath(name, p string, always bool) (resolved, bool) {
 	r, err := c.facts.resolve(p)
-	if err != nil {
-		return resolved{path: "/"}, false
-	}
 	for _, l := range r.links {
 		c.addProtection(protection{l.path, FileInfo{Type: TypeLink}, name, always})
 	}
 	if r.missing {
 		c.protectAbsent(r.path, always)
+	}
+	if r.missing || err != nil {
 		return r, false
 	}
 	c.addProtection(protection{r.path, r.info, name, always})

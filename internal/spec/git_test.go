@@ -148,6 +148,16 @@ func TestLinksOnTheWayToHooksArePinned(t *testing.T) {
 	}
 }
 
+func TestHooksBehindLinksInACircleStayClosed(t *testing.T) {
+	f := newSystem(append(repository("/home/u/p/.git"), "/home/u/.gitconfig="+relativeHooks, "/home/u/p/.githooks -> round", "/home/u/p/round -> .githooks")...)
+	s := mustCompile(t, basicPolicy(), f)
+	for _, link := range []string{"/home/u/p/.githooks", "/home/u/p/round"} {
+		if _, m := s.Access(link); m.Target != link || m.Write {
+			t.Errorf("%s is shown by %+v, want a read-only mount of the link itself", link, m)
+		}
+	}
+}
+
 func TestMissingPlacesThatGitWouldActOnAreWarnedOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lines []string
@@ -162,9 +172,14 @@ func TestMissingPlacesThatGitWouldActOnAreWarnedOf(t *testing.T) {
 		"another user's":            {[]string{"/home/u/.gitconfig=[core]\n\thooksPath = ~v/hooks\n"}, ""},
 		"empty":                     {[]string{"/home/u/.gitconfig=[core]\n\thooksPath =\n"}, ""},
 	} {
-		s := mustCompile(t, basicPolicy(), newSystem(append(repository("/home/u/p/.git"), tc.lines...)...))
+		f := newSystem(append(repository("/home/u/p/.git"), tc.lines...)...)
+		s := mustCompile(t, withoutMissing(), f)
 		if got := strings.Join(s.Warnings, "\n"); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+		s = mustCompile(t, basicPolicy(), f)
+		if missing, ok := strings.CutSuffix(tc.want, " does not exist"); ok && decide(t, s, true, missing) != Denied {
+			t.Errorf("%s: %s can be made", name, missing)
 		}
 	}
 }

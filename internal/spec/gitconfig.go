@@ -58,9 +58,11 @@ type configFollower struct {
 
 // include protects a file and follows it.
 func (f *configFollower) include(name, file string) {
-	if r, ok := f.c.protectPath(name, file, f.always); ok {
+	r, ok := f.c.protectPath(name, file, f.always)
+	if ok {
 		f.follow(file, r)
-	} else if f.always && f.c.access(r.path) == AccessWrite {
+	}
+	if f.always && r.missing && f.c.access(r.path) == AccessWrite {
 		f.c.warnMissing(r.path, "touch")
 	}
 }

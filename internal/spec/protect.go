@@ -166,7 +166,8 @@ func (c *compiler) protectGit(root string) {
 
 // protectAbsent protects a name that does not exist.
 func (c *compiler) protectAbsent(p string, always bool) {
-	if c.granted(p) == AccessWrite {
+	same := func(q protection) bool { return q.path == p && q.always == always }
+	if c.granted(p) == AccessWrite && !slices.ContainsFunc(c.absent, same) {
 		c.absent = append(c.absent, protection{path: p, name: c.inProject(p), always: always})
 	}
 }

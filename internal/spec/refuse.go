@@ -83,7 +83,6 @@ func (c *compiler) refuseIf(cond bool, key, value, reason, fix string) {
 
 const (
 	needsGate   = "needs the network gate, which this version does not have"
-	needsBroker = "needs the broker, which this version does not have"
 	needsCgroup = "needs control groups, which this version does not use"
 )
 
@@ -142,12 +141,8 @@ func rulesMatter(rules []policy.NetworkRule, open bool) bool {
 	return slices.ContainsFunc(rules, func(r policy.NetworkRule) bool { return open || r.Action != "deny" })
 }
 
-// commands refuses rules about commands, unless they forbid nothing.
+// commands refuses rules about ssh that need the gate.
 func (c *compiler) commands() {
-	cmd := &c.policy.Command
-	c.refuseIf(len(cmd.Deny) > 0, "command.deny", list(cmd.Deny), needsBroker, "remove it")
-	c.refuseIf(isTrue(cmd.UseDefaults), "command.useDefaults", "true", needsBroker, "set it to false")
-
 	s := &c.policy.SSH
 	open := c.spec.Network == NetworkHost
 	c.refuseIf(len(s.AllowedHosts) > 0, "ssh.allowedHosts", list(s.AllowedHosts), needsGate, "remove it")

@@ -35,8 +35,6 @@ var refusals = []struct {
 	{"network.limits", func(p *policy.Policy) {
 		p.Network.AllowedDomains, p.Network.Limits = []string{"*"}, &policy.NetworkLimits{}
 	}},
-	{"command.deny", func(p *policy.Policy) { p.Command.Deny = []string{"git push"} }},
-	{"command.useDefaults", func(p *policy.Policy) { p.Command.UseDefaults = new(true) }},
 	{"ssh.allowedHosts", func(p *policy.Policy) { p.SSH.AllowedHosts = []string{"h"} }},
 	{"ssh.deniedCommands", func(p *policy.Policy) {
 		p.Network.AllowedDomains, p.SSH.DeniedCommands = []string{"*"}, []string{"rm"}

@@ -74,6 +74,7 @@ func TestDeniedCommandsAreFoundInALine(t *testing.T) {
 		"ls | xargs rm",
 		"sh <<E\ngit push\nE",
 		"sh <<'E'\ngit push\nE",
+		"bash <<E\ngit \\\\push\nE",
 		"sudo bash -s x <<-E\n\tgit push\nE",
 		"bash -e <<E\ngit -C \"$x\" push fork\nE",
 		"sh <<< 'git push'",
@@ -109,6 +110,9 @@ func TestLinesThatAreNotCertainToBeDeniedRun(t *testing.T) {
 		"cat <<E\ngit push\nE",
 		"cat > script <<'E'\n$(git push)\nE",
 		"bash script <<E\ngit push\nE",
+		"bash <<'E'\ngit \\\\push\nE",
+		"sudo -u \"$@\" rm",
+		"sudo -u \"${list[@]}\" rm",
 		"$git push",
 		"git $verb",
 		"git $options push",
@@ -159,6 +163,16 @@ func TestDeepNestingIsLeftToTheExec(t *testing.T) {
 		if v := Judge(r, line); !v.Allowed {
 			t.Errorf("%s: got %v, want allowed", name, v)
 		}
+	}
+}
+
+// The parser would need hundreds of megabytes of stack.
+func TestDeepNestingIsNotParsed(t *testing.T) {
+	if got := Split(strings.Repeat("(", maxOpen+1) + "ls"); len(got) != 1 {
+		t.Errorf("got %q, want what the small splitter finds", got)
+	}
+	if got := Split(strings.Repeat("(", maxOpen) + "ls"); len(got) != 0 {
+		t.Errorf("got %q, want nothing from a text that does not parse", got)
 	}
 }
 

@@ -465,7 +465,8 @@ func (l *launcher) filter() {
 	broker := l.spec.Broker
 	if broker != nil {
 		options.Writes = len(broker.Areas) > 0
-		options.Reads, options.Sockets = broker.Read, !broker.Sockets.All
+		options.Reads, options.Sockets, options.Execs = broker.Read, !broker.Sockets.All, broker.Commands != nil
+		options.Observe = broker.Observe
 	}
 	prog := seccomp.Assemble(seccomp.New(options))
 	l.keep = append(l.keep, prog)

@@ -28,6 +28,9 @@ type Options struct {
 	// Report, if not nil, is called for each call that the broker refuses, from
 	// several threads.
 	Report func(broker.Denial)
+	// Observe, if not nil, is called for each look at files that a Spec with
+	// Broker.Observe makes visible, from several threads.
+	Observe func(broker.Observation)
 }
 
 // Process is a running sandbox, seen from outside.
@@ -263,7 +266,7 @@ func (e *Embryo) startBroker(l *launcher) {
 		return
 	}
 	if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {
-		e.proc.broker = broker.New(l.spec, fd, e.proc.Pid, uint32(*e.umask), broker.Options{Report: e.o.Report, Started: useProcessors})
+		e.proc.broker = broker.New(l.spec, fd, e.proc.Pid, uint32(*e.umask), broker.Options{Report: e.o.Report, Observe: e.o.Observe, Started: useProcessors})
 	}
 }
 

@@ -1,0 +1,438 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/command"
+)
+
+// execs judges programs by their arguments. The kernel copies those after the
+// call was let go on, so once the new program is in place, and before its first
+// instruction, it is looked at again, stopped by ptrace: what is not what was
+// judged is killed.
+type execs struct {
+	rules     *command.Rules
+	programs  programs
+	begun     bool             // process 1 has become itself
+	examiners chan examination // idle threads
+	started   int
+	mu        sync.Mutex // guards started
+}
+
+// maxExaminers bounds how many execs are looked at at once.
+const maxExaminers = 16
+
+// examination is an exec that may go on, and what must come of it.
+type examination struct {
+	call notification
+	want outcome
+}
+
+// outcome is what a process must be after an exec.
+type outcome struct {
+	exe     identity // without the mount, which the kernel does not tell
+	argv    []string
+	scripts int // words that the kernel puts in front for "#!" lines
+}
+
+// maxArguments is how long the words of a command may be together. Linux itself
+// allows 6 MB at most, and only with an unlimited stack.
+const maxArguments = 6 << 20
+
+func (w *worker) exec(n *notification, dirfd, name, argv uint64, flags int) answer {
+	if int(n.pid) == w.pid && !w.execs.begun {
+		w.execs.begun = true // process 1 itself
+		return pass
+	}
+	if w.execs.rules == nil {
+		return pass
+	}
+	x, errno := w.executable(n, dirfd, name, flags)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	defer func() { _ = unix.Close(x.fd) }()
+	if x.Argv, errno = w.readVector(n.pid, argv); errno != 0 {
+		return refuse(errno)
+	}
+	final, errno := w.identifyProgram(x)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	if !w.listener.isValid(n.id) {
+		return refuse(unix.ESRCH)
+	}
+	if v := w.execs.rules.Judge(x.Exec); !v.Allowed {
+		return w.deniedExec(n, x, v)
+	}
+	want := outcome{exe: final, argv: x.Argv, scripts: len(x.Interpreters)}
+	if len(want.argv) == 0 {
+		want.argv = []string{""} // the kernel adds it
+	}
+	return w.examine(n, want)
+}
+
+func (w *worker) deniedExec(n *notification, x *program, v command.Verdict) answer {
+	why := v.Key
+	if v.Rule != "" {
+		why += " " + strconv.Quote(v.Rule)
+	}
+	return w.report(n, Denial{Op: "exec", Path: x.Real, Argv: x.Argv, Why: why, Where: v.Where, Fix: v.Fix})
+}
+
+// program is the file that an exec names.
+type program struct {
+	command.Exec
+	fd int // by O_PATH
+}
+
+// executable opens the file that an exec names.
+func (w *worker) executable(n *notification, dirfd, name uint64, flags int) (*program, unix.Errno) {
+	text, errno := w.readString(n.pid, name)
+	if errno != 0 {
+		return nil, errno
+	}
+	x := &program{Exec: command.Exec{Path: text}}
+	if fd, ok := ownDescriptor(text); ok {
+		x.fd, errno = w.openOf(n, fd)
+	} else if text == "" && flags&unix.AT_EMPTY_PATH != 0 {
+		x.fd, errno = w.openOf(n, int(int32(dirfd)))
+	} else {
+		x.fd, errno = w.openNamedProgram(n, dirfd, text, flags)
+	}
+	if errno != 0 {
+		return nil, errno
+	}
+	x.Real, _ = w.realPath(x.fd) // a file without a name has none
+	return x, 0
+}
+
+func (w *worker) openNamedProgram(n *notification, dirfd uint64, text string, flags int) (int, unix.Errno) {
+	abs, errno := w.absolute(n, dirfd, text)
+	if errno != 0 {
+		return -1, errno
+	}
+	if flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
+		return w.openInside(abs, unix.O_NOFOLLOW)
+	}
+	return w.openInside(abs, 0)
+}
+
+// readVector copies a NULL-terminated array of strings.
+func (w *worker) readVector(pid uint32, at uint64) ([]string, unix.Errno) {
+	if at == 0 {
+		return nil, 0
+	}
+	var out []string
+	var block [64 * 8]byte
+	for size := 0; ; {
+		// Not over the end of a page, behind which there may be nothing.
+		chunk := block[:min(len(block), int(pageSize-at%pageSize)&^7)]
+		if len(chunk) == 0 {
+			chunk = block[:8] // an array that is not aligned
+		}
+		if errno := readMemory(pid, at, chunk); errno != 0 {
+			return nil, errno
+		}
+		for i := 0; i < len(chunk); i += 8 {
+			word := binary.NativeEndian.Uint64(chunk[i:])
+			if word == 0 {
+				return out, 0
+			}
+			text, errno := w.readWord(pid, word)
+			if errno != 0 {
+				return nil, errno
+			}
+			if size += len(text) + 9; size > maxArguments {
+				return nil, unix.E2BIG
+			}
+			out = append(out, text)
+		}
+		at += uint64(len(chunk))
+	}
+}
+
+// readWord copies one string of a vector, which may be as long as 128 KiB.
+func (w *worker) readWord(pid uint32, at uint64) (string, unix.Errno) {
+	const longest = 128 << 10 // MAX_ARG_STRLEN
+	buf := w.word[:0]
+	for len(buf) < longest {
+		n := int(pageSize - at%pageSize)
+		buf = slices.Grow(buf, n)
+		chunk := buf[len(buf) : len(buf)+n]
+		if errno := readMemory(pid, at, chunk); errno != 0 {
+			return "", errno
+		}
+		if i := bytes.IndexByte(chunk, 0); i >= 0 {
+			w.word = buf
+			return string(buf[:len(buf)+i]), 0
+		}
+		buf = buf[:len(buf)+n]
+		at += uint64(n)
+	}
+	return "", unix.E2BIG
+}
+
+// maxScripts is how many "#!" lines the kernel follows.
+const maxScripts = 5
+
+// identifyProgram fills in what is known about a file and the interpreters that
+// it leads to, and returns the identity of the one that will run.
+func (w *worker) identifyProgram(x *program) (identity, unix.Errno) {
+	x.Same = w.execs.programs.same(w, x.fd, x.Real)
+	fd := x.fd
+	defer func() {
+		if fd != x.fd {
+			_ = unix.Close(fd)
+		}
+	}()
+	for range maxScripts {
+		line, ok := w.firstLine(fd)
+		if !ok {
+			id, err := identify(fd)
+			id.mount = 0
+			if err != nil {
+				return id, errnoOf(err)
+			}
+			return id, 0
+		}
+		name, _, _ := strings.Cut(strings.TrimLeft(line[2:], " \t"), " ")
+		name, _, _ = strings.Cut(name, "\t")
+		next, errno := w.openInside(name, 0)
+		if errno != 0 || name == "" {
+			return identity{}, max(errno, unix.ENOENT)
+		}
+		if fd != x.fd {
+			_ = unix.Close(fd)
+		}
+		fd = next
+		in := command.Interpreter{Line: line}
+		in.Real, _ = w.realPath(fd)
+		in.Same = w.execs.programs.same(w, fd, in.Real)
+		x.Interpreters = append(x.Interpreters, in)
+	}
+	return identity{}, unix.ELOOP
+}
+
+// firstLine returns the "#!" line of a script. A file that we cannot read is
+// none to the kernel's mind either: it reads it with the caller's rights.
+func (w *worker) firstLine(fd int) (string, bool) {
+	var buf [256]byte // BINPRM_BUF_SIZE
+	n := w.readBegin(fd, buf[:])
+	if n < 2 || buf[0] != '#' || buf[1] != '!' {
+		return "", false
+	}
+	line, _, _ := bytes.Cut(buf[:n], []byte{'\n'})
+	return string(bytes.TrimRight(line, " \t\r")), true
+}
+
+func (w *worker) readBegin(fd int, buf []byte) int {
+	file, err := unix.Openat(w.self, fdName(fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = unix.Close(file) }()
+	n, _ := unix.Pread(file, buf, 0)
+	return max(n, 0)
+}
+
+// examine lets an exec go on under the eyes of a thread that can look at what
+// becomes of it. Ptrace belongs to a thread, and waiting for a process must not
+// meet process 1, which belongs to the main one.
+func (w *worker) examine(n *notification, want outcome) answer {
+	e := &w.execs
+	if w == w.main && !w.isWaiting() {
+		w.performExec(&examination{*n, want})
+		return answer{kind: answerLater}
+	}
+	select {
+	case e.examiners <- examination{*n, want}:
+		return answer{kind: answerLater}
+	default:
+	}
+	e.mu.Lock()
+	start := e.started < maxExaminers
+	if start {
+		e.started++
+	}
+	e.mu.Unlock()
+	if start {
+		w.users.Add(1)
+		go w.runExaminer()
+	}
+	select {
+	case e.examiners <- examination{*n, want}:
+		return answer{kind: answerLater}
+	case <-w.ended:
+		return refuse(unix.ESRCH)
+	}
+}
+
+func (b *Broker) runExaminer() {
+	defer b.leave()
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	w, err := b.newWorker()
+	if err != nil {
+		return
+	}
+	for {
+		select {
+		case x := <-b.execs.examiners:
+			w.performExec(&x)
+		case <-b.ended:
+			return
+		}
+	}
+}
+
+// performExec attaches to the caller, lets the kernel perform the exec, and
+// compares.
+func (w *worker) performExec(x *examination) {
+	pid := int(x.call.pid)
+	group := processOf(&x.call)
+	if err := seize(pid); err != nil {
+		// Somebody inside traces it already.
+		w.reply(&x.call, w.report(&x.call, Denial{
+			Op: "exec", Argv: x.want.argv, Why: "it is traced, so that command rules cannot be held",
+		}))
+		return
+	}
+	w.reply(&x.call, pass)
+	process, ok := awaitExec(pid, group)
+	if !ok {
+		return
+	}
+	if !w.isAsWanted(process, &x.want) {
+		_ = unix.Kill(process, unix.SIGKILL)
+		w.report(&x.call, Denial{Op: "exec", Argv: x.want.argv, Why: "another program or other arguments took the place of what was judged"})
+	}
+	detach(process)
+}
+
+// seize attaches to a thread, and makes it stop once it is back from the call,
+// whether that went well or not.
+func seize(pid int) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, unix.PTRACE_O_TRACEEXEC, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	_, _, errno = unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(pid), 0, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func detach(pid int) {
+	_, _, _ = unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, 0, 0, 0)
+}
+
+// awaitExec waits until the traced thread stops. If that is in a new program it
+// returns the process, still stopped. Otherwise the exec has failed, or the
+// thread has ended, and nothing is traced any more.
+func awaitExec(thread, process int) (stopped int, ok bool) {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(thread, &status, unix.WALL, nil)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.ECHILD && thread != process:
+			thread = process // it took the place of its process
+			continue
+		case err != nil || !status.Stopped():
+			return 0, false
+		case status.TrapCause() == unix.PTRACE_EVENT_EXEC:
+			return pid, true
+		case int(status)>>16 == unix.PTRACE_EVENT_STOP:
+			detach(pid)
+			return 0, false
+		default: // a signal is about to be delivered; it is
+			_, _, _ = unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_CONT, uintptr(pid), 0, uintptr(status.StopSignal()), 0, 0)
+		}
+	}
+}
+
+// isAsWanted says whether a process that has just executed something is what was
+// judged.
+func (w *worker) isAsWanted(pid int, want *outcome) bool {
+	proc := "/proc/" + strconv.Itoa(pid) + "/"
+	fd, err := unix.Open(proc+"exe", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	id, err := identify(fd)
+	_ = unix.Close(fd)
+	id.mount = 0
+	if err != nil || id != want.exe {
+		return false
+	}
+	text, ok := readWhole(proc+"cmdline", maxArguments)
+	if !ok {
+		return false
+	}
+	return sameArguments(text, want)
+}
+
+// sameArguments compares what the kernel copied with what was judged. For a
+// script the kernel puts its interpreter, that one's argument and the script's
+// path in the place of the first word.
+func sameArguments(cmdline []byte, want *outcome) bool {
+	words := want.argv
+	if want.scripts > 0 {
+		words = words[1:]
+	}
+	size := 0
+	for _, word := range words {
+		size += len(word) + 1
+	}
+	if want.scripts == 0 && len(cmdline) != size || len(cmdline) < size {
+		return false
+	}
+	rest := cmdline[len(cmdline)-size:]
+	for _, word := range words {
+		if string(rest[:len(word)]) != word || rest[len(word)] != 0 {
+			return false
+		}
+		rest = rest[len(word)+1:]
+	}
+	if want.scripts == 0 {
+		return true
+	}
+	// In front at least an interpreter and a path for each script, and at most
+	// one word more.
+	front := bytes.Count(cmdline[:len(cmdline)-size], []byte{0})
+	return front >= 1+want.scripts && front <= 1+2*want.scripts
+}
+
+func readWhole(name string, limit int) ([]byte, bool) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	buf := make([]byte, 0, 4096)
+	for len(buf) < limit {
+		buf = slices.Grow(buf, 4096)
+		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, false
+		}
+		if n == 0 {
+			return buf, true
+		}
+		buf = buf[:len(buf)+n]
+	}
+	return nil, false
+}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/command"
 	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
@@ -35,8 +36,22 @@ func launch(r *request, argv []string, log *trace.Log) int {
 		return fail(err)
 	}
 	log.Mark("spec")
+	if v := judgeTyped(m.Loaded().Policy, argv); !v.Allowed {
+		p.abandon()
+		say(tagError, v.String())
+		return exitNotRunnable
+	}
 	r.announce(m.Loaded(), s)
 	return p.run(r, s)
+}
+
+// judgeTyped refuses what was typed before anything of it runs. What only the
+// shell will know is judged when it is executed.
+func judgeTyped(p policy.Policy, argv []string) command.Verdict {
+	if len(p.Command.Deny) == 0 && (p.Command.UseDefaults == nil || !*p.Command.UseDefaults) {
+		return command.Verdict{Allowed: true}
+	}
+	return command.FromPolicy(p).Compile().Typed(argv, command.Split)
 }
 
 // manager finds the effective policy.

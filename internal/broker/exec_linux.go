@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"encoding/binary"
+	"path"
 	"runtime"
 	"slices"
 	"strconv"
@@ -70,7 +71,11 @@ func (w *worker) exec(n *notification, dirfd, name, argv uint64, flags int) answ
 	if !w.listener.isValid(n.id) {
 		return refuse(unix.ESRCH)
 	}
-	if v := w.execs.rules.Judge(x.Exec); !v.Allowed {
+	v := w.execs.rules.Judge(x.Exec)
+	if v.Allowed {
+		v = w.judgeLoaded(n, x)
+	}
+	if !v.Allowed {
 		return w.deniedExec(n, x, v)
 	}
 	want := outcome{exe: final, argv: x.Argv, scripts: len(x.Interpreters)}
@@ -78,6 +83,28 @@ func (w *worker) exec(n *notification, dirfd, name, argv uint64, flags int) answ
 		want.argv = []string{""} // the kernel adds it
 	}
 	return w.examine(n, want)
+}
+
+// judgeLoaded judges the file that the dynamic loader is asked to run, which may
+// be a copy.
+func (w *worker) judgeLoaded(n *notification, x *program) command.Verdict {
+	allowed := command.Verdict{Allowed: true}
+	if !strings.HasPrefix(path.Base(x.Real), "ld") && len(x.Same) == 0 {
+		return allowed
+	}
+	name, argv := command.Loaded(x.Argv)
+	if name == "" {
+		return allowed
+	}
+	fd, errno := w.openNamedProgram(n, atCwd, name, 0)
+	if errno != 0 {
+		return allowed // the loader will find nothing either
+	}
+	defer func() { _ = unix.Close(fd) }()
+	e := command.Exec{Path: name, Argv: argv}
+	e.Real, _ = w.realPath(fd)
+	e.Same = w.execs.programs.same(w, fd, e.Real)
+	return w.execs.rules.Judge(e)
 }
 
 func (w *worker) deniedExec(n *notification, x *program, v command.Verdict) answer {

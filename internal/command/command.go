@@ -72,7 +72,7 @@ func FromPolicy(p policy.Policy) List {
 	}
 	c := &p.Command
 	l := List{
-		Reach:    ReachPath,
+		Reach:    ReachArgv,
 		Defaults: c.UseDefaults == nil || *c.UseDefaults,
 		Deny:     entries("command.deny", c.Deny),
 		Allow:    entries("command.allow", c.Allow),

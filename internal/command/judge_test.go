@@ -430,8 +430,8 @@ func TestPolicyIsReadWithItsPlaces(t *testing.T) {
 	if v := FromPolicy(*p).Compile().Judge(run("shutdown now")); !v.Allowed {
 		t.Errorf("without the built-in list: got %v, want allowed", v)
 	}
-	if l := FromPolicy(policy.Policy{}); l.Reach != ReachPath || !l.Defaults || l.SSH != nil {
-		t.Errorf("an empty policy: got %+v, want the built-in list for whole programs, and nothing about ssh", l)
+	if l := FromPolicy(policy.Policy{}); l.Reach != ReachArgv || !l.Defaults || l.SSH != nil {
+		t.Errorf("an empty policy: got %+v, want the built-in list, and nothing about ssh", l)
 	}
 }
 

@@ -159,7 +159,7 @@ func meetCommand(a, b Command) Command {
 	out.Deny = union(a.Deny, b.Deny)
 	out.Allow = meetLists(a.Allow, b.Allow, narrower(coversCommand))
 	out.UseDefaults = either(a.UseDefaults, b.UseDefaults, true)
-	out.RuntimeExecPolicy = strictest(a.RuntimeExecPolicy, b.RuntimeExecPolicy, "path", "argv", "path", "off")
+	out.RuntimeExecPolicy = strictest(a.RuntimeExecPolicy, b.RuntimeExecPolicy, "argv", "argv", "path", "off")
 	return out
 }
 

@@ -238,7 +238,6 @@ func (c *compiler) commandRules() *command.List {
 		return nil
 	}
 	l := command.FromPolicy(c.policy)
-	l.Defaults = isTrue(p.UseDefaults)
 	if l.Reach == command.ReachOff {
 		return nil
 	}

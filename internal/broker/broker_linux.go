@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -29,11 +31,13 @@ type Broker struct {
 	self     int           // /proc/self/fd, to ask what a descriptor leads to
 	ended    chan struct{} // closed by Close
 
-	main    *worker // of the thread that calls Serve
-	served  int     // calls it has taken
-	helpers chan notification
-	beside  atomic.Int32 // calls that are performed on threads of their own
-	users   atomic.Int32 // who may still use the descriptors
+	workers   atomic.Int32 // threads that answer
+	beside    atomic.Int32 // calls that are performed on threads of their own
+	users     atomic.Int32 // who may still use the descriptors
+	endsAlone bool         // the kernel ends the wait for a call when none can come
+	turn      sync.Mutex   // held by the one that waits, unless endsAlone
+	wake      int          // readable once Close was called, unless endsAlone
+	once      sync.Once    // for shut
 }
 
 // Denial is a call that was refused, and why.
@@ -65,14 +69,14 @@ type Options struct {
 func New(s *spec.Spec, fd, pid int, mask uint32, o Options) *Broker {
 	b := &Broker{
 		spec: s, pid: pid, listener: listener(fd), options: o,
-		root: -1, self: -1, ended: make(chan struct{}),
+		root: -1, self: -1, wake: -1, ended: make(chan struct{}),
 	}
 	b.masks.initial = mask
 	b.users.Store(1)
 	return b
 }
 
-// prepare makes the calling thread the main one.
+// prepare opens what answers need.
 func (b *Broker) prepare() (err error) {
 	if b.options.Started != nil {
 		b.options.Started()
@@ -83,9 +87,9 @@ func (b *Broker) prepare() (err error) {
 	if b.sockets.allowed, err = pattern.NewSet(b.spec.Broker.Sockets.Allowed); err != nil {
 		return fmt.Errorf("broker: unix sockets: %w", err)
 	}
+	b.execs.examiners = make(chan examination)
 	if b.spec.Broker.Commands != nil {
 		b.execs.rules = b.spec.Broker.Commands.Compile()
-		b.execs.examiners = make(chan examination)
 	}
 	const dir = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	if b.root, err = unix.Open("/proc/"+strconv.Itoa(b.pid)+"/root", dir, 0); err != nil {
@@ -94,16 +98,44 @@ func (b *Broker) prepare() (err error) {
 	if b.self, err = unix.Open("/proc/self/fd", dir, 0); err != nil {
 		return fmt.Errorf("broker: open /proc/self/fd: %w", err)
 	}
+	if b.endsAlone = kernelAtLeast(6, 11); !b.endsAlone {
+		if b.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+			return os.NewSyscallError("eventfd", err)
+		}
+	}
 	b.listener.wakeOnSameProcessor()
-	b.main, err = b.newWorker()
-	return err
+	return nil
+}
+
+// kernelAtLeast compares the running kernel's version.
+func kernelAtLeast(major, minor int) bool {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	parts := strings.FieldsFunc(unix.ByteSliceToString(name.Release[:]), func(r rune) bool { return r < '0' || r > '9' })
+	if len(parts) < 2 {
+		return false
+	}
+	a, _ := strconv.Atoi(parts[0])
+	b, _ := strconv.Atoi(parts[1])
+	return a > major || a == major && b >= minor
 }
 
 // Close ends the broker, after Serve has returned. Calls that wait, and later
-// ones, fail with ENOSYS. What helpers are busy with they finish.
+// ones, fail with ENOSYS. What workers are busy with they finish.
 func (b *Broker) Close() {
-	close(b.ended)
+	b.shut()
 	b.leave()
+}
+
+func (b *Broker) shut() {
+	b.once.Do(func() {
+		close(b.ended)
+		if b.wake >= 0 {
+			_, _ = unix.Write(b.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		}
+	})
 }
 
 // leave closes the descriptors behind the last one who uses them.
@@ -114,22 +146,23 @@ func (b *Broker) leave() {
 }
 
 func (b *Broker) release() {
-	for _, fd := range []int{int(b.listener), b.root, b.self} {
+	for _, fd := range []int{int(b.listener), b.root, b.self, b.wake} {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
 	}
+	b.sockets.forgetAll()
+	b.masks.forgetAll()
 }
 
-// manyCalls is how many make it worth to have helpers.
-const manyCalls = 200
-
-// Serve answers calls on the calling thread until the descriptor can be read or
-// is closed at its other end. The thread gets a working directory and a file
-// mode mask of its own and gives up its capabilities, so it must be locked, and
-// cannot serve anything else afterwards.
+// Serve answers calls until the descriptor can be read or is closed at its other
+// end. With the first call it starts a thread for that, and further ones while
+// calls wait.
 func (b *Broker) Serve(until int) error {
 	fds := []unix.PollFd{{Fd: int32(until), Events: unix.POLLIN}, {Fd: int32(b.listener), Events: unix.POLLIN}}
+	if b.workers.Load() > 0 {
+		fds = fds[:1]
+	}
 	for {
 		_, err := unix.Poll(fds, -1)
 		switch {
@@ -139,82 +172,114 @@ func (b *Broker) Serve(until int) error {
 			return os.NewSyscallError("poll", err)
 		case fds[0].Revents != 0:
 			return nil
-		case fds[1].Revents&unix.POLLIN == 0:
-			fds = fds[:1] // nobody is left to ask; the end is about to be told
-			continue
-		}
-		if b.main == nil {
+		case fds[1].Revents&unix.POLLIN != 0:
 			if err := b.prepare(); err != nil {
 				return err
 			}
+			b.startWorker()
 		}
-		b.take()
+		// Others listen now, or nobody is left to ask and the end is about to be
+		// told.
+		fds = fds[:1]
 	}
 }
 
-// take receives a call and answers it, or has that done. One thread alone
-// receives: of two that were told of the same call, one would wait for the next.
-func (b *Broker) take() {
-	var n notification
-	if b.listener.receive(&n) != 0 {
-		return // its caller was killed
+// isWaiting says whether there is another call to take.
+func (b *Broker) isWaiting() bool { return b.state()&unix.POLLIN != 0 }
+
+// isOver says whether nobody is left who could ask.
+func (b *Broker) isOver() bool { return b.state()&unix.POLLHUP != 0 }
+
+func (b *Broker) state() int16 {
+	fds := []unix.PollFd{{Fd: int32(b.listener), Events: unix.POLLIN}}
+	if _, err := unix.Poll(fds, 0); err != nil {
+		return 0
 	}
-	if !b.handOn(&n) {
-		b.main.answer(&n)
+	return fds[0].Revents
+}
+
+// startWorker starts a thread that answers, unless there is one for every
+// processor.
+func (b *Broker) startWorker() {
+	if int(b.workers.Add(1)) > min(max(runtime.NumCPU(), 2), 8) {
+		b.workers.Add(-1)
+		return
+	}
+	b.users.Add(1)
+	go func() {
+		defer b.leave()
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if w, err := b.newWorker(); err == nil {
+			w.run()
+		} else if b.workers.Add(-1) == 0 {
+			b.shut()
+		}
+	}()
+}
+
+// run takes calls until none can come any more.
+func (w *worker) run() {
+	for served := 1; ; served++ {
+		n, ok := w.take()
+		if !ok {
+			return
+		}
+		w.answer(&n)
+		if served%32 == 0 && w.isWaiting() {
+			w.startWorker()
+		}
 	}
 }
 
-// handOn gives a call to an idle helper if another one waits already.
-func (b *Broker) handOn(n *notification) bool {
-	if b.served++; b.served < manyCalls {
-		return false
+// take waits for a call. It reports false when there are no more.
+func (w *worker) take() (n notification, ok bool) {
+	for {
+		if w.endsAlone {
+			w.listener.receive(&n)
+		} else {
+			w.takeInTurn(&n)
+		}
+		switch {
+		case n.id != 0:
+			return n, true
+		case w.isOver() || w.isEnded():
+			return n, false
+		}
 	}
-	if b.helpers == nil {
-		b.startHelpers()
+}
+
+// takeInTurn is for kernels that leave who waits for a call waiting when none
+// can come any more. Only one thread may then wait at all: of two that were told
+// of the same call, one would wait for the next.
+func (w *worker) takeInTurn(n *notification) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	fds := []unix.PollFd{{Fd: int32(w.listener), Events: unix.POLLIN}, {Fd: int32(w.wake), Events: unix.POLLIN}}
+	if _, err := unix.Poll(fds, -1); err == nil && fds[0].Revents&unix.POLLIN != 0 {
+		w.listener.receive(n)
 	}
-	if !b.isWaiting() {
-		return false
-	}
+}
+
+func (b *Broker) isEnded() bool {
 	select {
-	case b.helpers <- *n:
+	case <-b.ended:
 		return true
 	default:
 		return false
 	}
 }
 
-// isWaiting says whether there is another call to take.
-func (b *Broker) isWaiting() bool {
-	fds := []unix.PollFd{{Fd: int32(b.listener), Events: unix.POLLIN}}
-	waiting, err := unix.Poll(fds, 0)
-	return err == nil && waiting > 0
-}
-
-// startHelpers starts one for every further processor, up to three.
-func (b *Broker) startHelpers() {
-	b.helpers = make(chan notification)
-	for range min(runtime.NumCPU()-1, 3) {
-		b.users.Add(1)
-		go func() {
-			defer b.leave()
-			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-			helper, err := b.newWorker()
-			if err != nil {
-				return // there is one less
-			}
-			for {
-				select {
-				case n := <-b.helpers:
-					helper.answer(&n)
-				case <-b.ended:
-					return
-				}
-			}
-		}()
-	}
-}
-
+// newWorker makes the calling thread fit to answer. It must be locked, and cannot
+// do anything else afterwards.
 func (b *Broker) newWorker() (*worker, error) {
+	// The runtime interrupts threads by signals. If that happens while a
+	// descriptor is handed over, the kernel tells the caller that it has got
+	// number 0.
+	all := ^uint64(0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, uintptr(unsafe.Pointer(&all)), 0, 8, 0, 0)
+	if errno != 0 {
+		return nil, os.NewSyscallError("rt_sigprocmask", errno)
+	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return nil, fmt.Errorf("unshare the file system attributes of a thread: %w", err)
 	}
@@ -222,7 +287,25 @@ func (b *Broker) newWorker() (*worker, error) {
 	if err := dropCapabilities(); err != nil {
 		return nil, err
 	}
+	if err := blockSignals(); err != nil {
+		return nil, err
+	}
 	return &worker{Broker: b}, nil
+}
+
+// blockSignals keeps signals, such as those the runtime sends to its threads,
+// from interrupting an answer: a descriptor that is added and answered with at
+// once would not be added, but the call would return 0 all the same. Faults of
+// our own stay visible.
+func blockSignals() error {
+	var set unix.Sigset_t
+	for i := range set.Val {
+		set.Val[i] = ^uint64(0)
+	}
+	for _, fault := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP} {
+		set.Val[0] &^= 1 << (fault - 1)
+	}
+	return os.NewSyscallError("pthread_sigmask", unix.PthreadSigmask(unix.SIG_SETMASK, &set, nil))
 }
 
 // dropCapabilities makes root an owner of files like any other: what the
@@ -242,6 +325,7 @@ type worker struct {
 	*Broker
 	text [unix.PathMax]byte
 	link [unix.PathMax]byte
+	path []byte // see plain
 	word []byte
 }
 
@@ -295,6 +379,7 @@ type answer struct {
 	errno   unix.Errno
 	fd      int
 	cloexec bool
+	read    bool // the descriptor is only for reading
 }
 
 type answerKind uint8
@@ -329,6 +414,10 @@ func (w *worker) reply(n *notification, a answer) {
 	case answerPass:
 		r.flags = flagContinue
 	case answerDescriptor:
+		if a.read && w.listener.addAndSend(n.id, a.fd, a.cloexec) == 0 {
+			_ = unix.Close(a.fd)
+			return
+		}
 		fd, errno := w.listener.add(n.id, a.fd, a.cloexec)
 		// Before the caller goes on: it could execute the file, and the kernel
 		// refuses that while somebody has it open to write.

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"maps"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -37,11 +39,11 @@ var calls = merge(map[int32]func(*worker, *notification) answer{
 	unix.SYS_UMASK:    func(w *worker, n *notification) answer { return w.umask(n, uint32(n.args[0])) },
 	unix.SYS_BIND:     func(w *worker, n *notification) answer { return w.bind(n) },
 	unix.SYS_CONNECT:  func(w *worker, n *notification) answer { return w.connect(n) },
-}, oldCalls)
+}, oldCalls, removeCalls)
 
-func merge(into, from map[int32]func(*worker, *notification) answer) map[int32]func(*worker, *notification) answer {
-	for nr, f := range from {
-		into[nr] = f
+func merge(into map[int32]func(*worker, *notification) answer, others ...map[int32]func(*worker, *notification) answer) map[int32]func(*worker, *notification) answer {
+	for _, other := range others {
+		maps.Copy(into, other)
 	}
 	return into
 }
@@ -122,6 +124,8 @@ func (w *worker) symlink(n *notification, text, dirfd, name uint64) answer {
 		return refuse(errno)
 	case to == "" || s.slash:
 		return refuse(unix.ENOENT)
+	case w.rules.leadsOn(&s):
+		return w.denied(n, "symlink", s.path(), &passage)
 	}
 	return result(unix.Symlinkat(to, s.dir, s.name))
 }
@@ -145,14 +149,33 @@ func (w *worker) hardlink(n *notification, oldDir, oldName, newDir, newName uint
 		return refuse(errno)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if old, errno := w.realPath(fd); errno == 0 {
-		for _, a := range []access{reading, writing} {
-			if rule := w.rules.judge(a, old); rule != nil {
-				return w.denied(n, "link", old, rule)
-			}
+	old, errno := w.realPath(fd)
+	if errno != 0 && !isUnnamed(fd) {
+		return refuse(errno)
+	}
+	for _, a := range []access{reading, writing} {
+		if rule := w.rules.judge(a, old); errno == 0 && rule != nil {
+			return w.denied(n, "link", old, rule)
 		}
 	}
+	if isLink(fd) && w.rules.leadsOn(&s) {
+		return w.denied(n, "link", s.path(), &passage)
+	}
+	w.sockets.names.RLock()
+	defer w.sockets.names.RUnlock()
 	return result(unix.Linkat(w.self, fdName(fd), s.dir, s.name, unix.AT_SYMLINK_FOLLOW))
+}
+
+// isUnnamed says whether a file has no name at all, such as one that was made
+// without.
+func isUnnamed(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Nlink == 0
+}
+
+func isLink(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
 // openOld opens what a hard link is to be made of, by O_PATH.
@@ -229,6 +252,11 @@ func (w *worker) rename(n *notification, oldDir, oldName, newDir, newName uint64
 	if (from.slash || to.slash) && !isDirectory(&from) {
 		return refuse(unix.ENOTDIR)
 	}
+	if flags&unix.RENAME_WHITEOUT != 0 {
+		return refuse(unix.EINVAL) // it would leave a device node behind
+	}
+	w.sockets.names.RLock()
+	defer w.sockets.names.RUnlock()
 	return result(unix.Renameat2(from.dir, from.name, to.dir, to.name, flags))
 }
 

@@ -22,6 +22,14 @@ var oldCalls = map[int32]func(*worker, *notification) answer{
 	unix.SYS_RENAME: func(w *worker, n *notification) answer {
 		return w.rename(n, atCwd, n.args[0], atCwd, n.args[1], 0)
 	},
+	unix.SYS_UNLINK:    func(w *worker, n *notification) answer { return w.remove(n, atCwd, n.args[0], 0) },
+	unix.SYS_RMDIR:     func(w *worker, n *notification) answer { return w.remove(n, atCwd, n.args[0], unix.AT_REMOVEDIR) },
+	unix.SYS_CHMOD:     func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], true) },
+	unix.SYS_CHOWN:     func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], true) },
+	unix.SYS_LCHOWN:    func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], false) },
+	unix.SYS_UTIME:     func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], true) },
+	unix.SYS_UTIMES:    func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], true) },
+	unix.SYS_FUTIMESAT: func(w *worker, n *notification) answer { return w.changeAt(n, n.args[0], n.args[1], 0) },
 }
 
 var oldLooks = map[int32]look{

@@ -39,9 +39,8 @@ type examination struct {
 
 // outcome is what a process must be after an exec.
 type outcome struct {
-	exe     identity // without the mount, which the kernel does not tell
-	argv    []string
-	scripts int // words that the kernel puts in front for "#!" lines
+	exe  identity // without the mount, which the kernel does not tell
+	argv []string
 }
 
 // maxArguments is how long the words of a command may be together. Linux itself
@@ -53,8 +52,8 @@ func (w *worker) exec(n *notification, dirfd, name, argv uint64, flags int) answ
 		w.execs.begun = true // process 1 itself
 		return pass
 	}
-	if w.execs.rules == nil {
-		return pass
+	if w.execs.rules == nil && !w.rules.reads {
+		return pass // it was only to be observed
 	}
 	x, errno := w.executable(n, dirfd, name, flags)
 	if errno != 0 {
@@ -71,18 +70,54 @@ func (w *worker) exec(n *notification, dirfd, name, argv uint64, flags int) answ
 	if !w.listener.isValid(n.id) {
 		return refuse(unix.ESRCH)
 	}
-	v := w.execs.rules.Judge(x.Exec)
-	if v.Allowed {
-		v = w.judgeLoaded(n, x)
+	if rule := w.rules.judge(reading, x.Real); rule != nil && w.rules.reads {
+		// The first line of a script becomes arguments.
+		return w.denied(n, "exec", x.Real, rule)
 	}
-	if !v.Allowed {
-		return w.deniedExec(n, x, v)
+	if w.execs.rules != nil {
+		v := w.execs.rules.Judge(x.Exec)
+		if v.Allowed {
+			v = w.judgeLoaded(n, x)
+		}
+		if !v.Allowed {
+			return w.deniedExec(n, x, v)
+		}
 	}
-	want := outcome{exe: final, argv: x.Argv, scripts: len(x.Interpreters)}
-	if len(want.argv) == 0 {
-		want.argv = []string{""} // the kernel adds it
+	return w.examine(n, outcome{exe: final, argv: x.words()})
+}
+
+// words are what the arguments will be. For a script the kernel puts its
+// interpreter, what else stands in that line, and the script's path in the place
+// of the first word.
+func (x *program) words() []string {
+	words, path := x.Argv, x.Path
+	if len(words) == 0 {
+		words = []string{""} // the kernel adds it
 	}
-	return w.examine(n, want)
+	if x.byNumber != "" {
+		path = x.byNumber
+	}
+	for _, in := range x.Interpreters {
+		name, argument := shebang(in.Line)
+		front := []string{name}
+		if argument != "" {
+			front = append(front, argument)
+		}
+		words = append(append(front, path), words[1:]...)
+		path = name
+	}
+	return words
+}
+
+// shebang splits the first line of a script as the kernel does.
+func shebang(line string) (interpreter, argument string) {
+	const blank = " \t"
+	rest := strings.Trim(line[2:], blank)
+	i := strings.IndexAny(rest, blank)
+	if i < 0 {
+		return rest, ""
+	}
+	return rest[:i], strings.TrimLeft(rest[i:], blank)
 }
 
 // judgeLoaded judges the file that the dynamic loader is asked to run, which may
@@ -118,7 +153,8 @@ func (w *worker) deniedExec(n *notification, x *program, v command.Verdict) answ
 // program is the file that an exec names.
 type program struct {
 	command.Exec
-	fd int // by O_PATH
+	fd       int    // by O_PATH
+	byNumber string // what the kernel calls it, if it was given by a descriptor
 }
 
 // executable opens the file that an exec names.
@@ -132,8 +168,12 @@ func (w *worker) executable(n *notification, dirfd, name uint64, flags int) (*pr
 		x.fd, errno = w.openOf(n, fd)
 	} else if text == "" && flags&unix.AT_EMPTY_PATH != 0 {
 		x.fd, errno = w.openOf(n, int(int32(dirfd)))
+		x.byNumber = "/dev/fd/" + fdName(int(int32(dirfd)))
 	} else {
 		x.fd, errno = w.openNamedProgram(n, dirfd, text, flags)
+		if int32(dirfd) != unix.AT_FDCWD && !strings.HasPrefix(text, "/") {
+			x.byNumber = "/dev/fd/" + fdName(int(int32(dirfd))) + "/" + text
+		}
 	}
 	if errno != 0 {
 		return nil, errno
@@ -231,8 +271,7 @@ func (w *worker) identifyProgram(x *program) (identity, unix.Errno) {
 			}
 			return id, 0
 		}
-		name, _, _ := strings.Cut(strings.TrimLeft(line[2:], " \t"), " ")
-		name, _, _ = strings.Cut(name, "\t")
+		name, _ := shebang(line)
 		next, errno := w.openInside(name, 0)
 		if errno != 0 || name == "" {
 			return identity{}, max(errno, unix.ENOENT)
@@ -276,7 +315,7 @@ func (w *worker) readBegin(fd int, buf []byte) int {
 // meet process 1, which belongs to the main one.
 func (w *worker) examine(n *notification, want outcome) answer {
 	e := &w.execs
-	if w == w.main && !w.isWaiting() {
+	if !w.isWaiting() {
 		w.performExec(&examination{*n, want})
 		return answer{kind: answerLater}
 	}
@@ -409,35 +448,15 @@ func (w *worker) isAsWanted(pid int, want *outcome) bool {
 	return sameArguments(text, want)
 }
 
-// sameArguments compares what the kernel copied with what was judged. For a
-// script the kernel puts its interpreter, that one's argument and the script's
-// path in the place of the first word.
+// sameArguments compares what the kernel copied with what was judged.
 func sameArguments(cmdline []byte, want *outcome) bool {
-	words := want.argv
-	if want.scripts > 0 {
-		words = words[1:]
-	}
-	size := 0
-	for _, word := range words {
-		size += len(word) + 1
-	}
-	if want.scripts == 0 && len(cmdline) != size || len(cmdline) < size {
-		return false
-	}
-	rest := cmdline[len(cmdline)-size:]
-	for _, word := range words {
-		if string(rest[:len(word)]) != word || rest[len(word)] != 0 {
+	for _, word := range want.argv {
+		if len(cmdline) <= len(word) || string(cmdline[:len(word)]) != word || cmdline[len(word)] != 0 {
 			return false
 		}
-		rest = rest[len(word)+1:]
+		cmdline = cmdline[len(word)+1:]
 	}
-	if want.scripts == 0 {
-		return true
-	}
-	// In front at least an interpreter and a path for each script, and at most
-	// one word more.
-	front := bytes.Count(cmdline[:len(cmdline)-size], []byte{0})
-	return front >= 1+want.scripts && front <= 1+2*want.scripts
+	return len(cmdline) == 0
 }
 
 func readWhole(name string, limit int) ([]byte, bool) {

@@ -55,11 +55,14 @@ func (l listener) request(code uintptr, arg unsafe.Pointer) (int, unix.Errno) {
 	return int(r), errno
 }
 
-// receive takes the next call, and blocks if none waits.
-func (l listener) receive(n *notification) unix.Errno {
+// receive takes the next call, and blocks if none waits. Without one, n stays
+// zero: the caller was killed, or no call can come any more.
+func (l listener) receive(n *notification) {
 	*n = notification{}
-	_, errno := l.request(requestReceive, unsafe.Pointer(n))
-	return errno
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(l), requestReceive, uintptr(unsafe.Pointer(n)))
+	if errno != 0 {
+		*n = notification{}
+	}
 }
 
 // isValid says whether the caller still waits. What was read about it before
@@ -77,6 +80,17 @@ func (l listener) add(id uint64, fd int, cloexec bool) (int, unix.Errno) {
 		a.newFlags = unix.O_CLOEXEC
 	}
 	return l.request(requestAdd, unsafe.Pointer(&a))
+}
+
+// addAndSend is add, and answers the call with the number.
+func (l listener) addAndSend(id uint64, fd int, cloexec bool) unix.Errno {
+	const send = 2 // SECCOMP_ADDFD_FLAG_SEND
+	a := addition{id: id, flags: send, source: uint32(fd)}
+	if cloexec {
+		a.newFlags = unix.O_CLOEXEC
+	}
+	_, errno := l.request(requestAdd, unsafe.Pointer(&a))
+	return errno
 }
 
 // send answers a call. That the caller is gone is no error.

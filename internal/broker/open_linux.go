@@ -3,6 +3,7 @@ package broker
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,6 +29,15 @@ func (w *worker) open(n *notification, dirfd, name uint64, flags int, mode uint3
 	}
 	if fd, ok := ownDescriptor(text); ok {
 		return w.reopen(n, fd, flags)
+	}
+	start, errno := w.startOf(n, dirfd, text)
+	if errno != 0 {
+		return pass
+	}
+	if p, ok := w.plain(start, text); ok {
+		if a, ok := w.openPlainToWrite(n, p, flags, mode); ok {
+			return a
+		}
 	}
 	abs, errno := w.absolute(n, dirfd, text)
 	if errno != 0 || !w.listener.isValid(n.id) {
@@ -62,14 +72,20 @@ func (w *worker) openAt(n *notification, abs string, flags int, mode uint32) (a 
 	if s.slash {
 		return w.elsewhere(flags, unix.EISDIR), ""
 	}
-	if !w.rules.inArea(s.path()) && w.elsewhere(flags, 0) == pass {
+	if !w.rules.inArea(s.path()) {
 		// Elsewhere the kernel opens it, unless a link leads into an area.
 		if flags&unix.O_NOFOLLOW == 0 {
 			if to, errno := w.follow(&s); errno == 0 {
 				return answer{}, to
 			}
 		}
-		return pass, ""
+		if w.elsewhere(flags, 0) == pass {
+			return pass, ""
+		}
+		if fd, err := unix.Openat(s.dir, s.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != unix.ENOENT {
+			return w.openExisting(n, fd, err, flags), ""
+		}
+		flags |= unix.O_EXCL // what may come meanwhile is not opened
 	}
 	if rule := w.rules.judgeOpen(s.path(), flags); rule != nil {
 		// A link that is protected may be followed: what it leads to is judged.
@@ -79,6 +95,19 @@ func (w *worker) openAt(n *notification, abs string, flags int, mode uint32) (a 
 		return w.denied(n, openOp(flags), s.path(), rule), ""
 	}
 	return w.openSpot(n, &s, flags, mode)
+}
+
+// openExisting opens what is there already for a call that would have made it,
+// and only wants to read.
+func (w *worker) openExisting(n *notification, fd int, err error, flags int) answer {
+	if err != nil {
+		return result(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if flags&unix.O_CREAT != 0 && flags&unix.O_EXCL != 0 {
+		return refuse(unix.EEXIST)
+	}
+	return w.openFound(n, fd, flags&^unix.O_CREAT)
 }
 
 // elsewhere is the answer for a path that lies in no area, or that cannot be
@@ -167,14 +196,80 @@ func (w *worker) waitForPipe(n *notification, fd, flags int) answer {
 	if err != nil {
 		return result(err)
 	}
-	return w.later(n, func(*worker) answer {
+	id := n.id
+	flags &^= unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
+	return w.later(n, func(other *worker) answer {
 		defer func() { _ = unix.Close(own) }()
-		opened, err := unix.Open("/proc/self/fd/"+fdName(own), flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW)|unix.O_CLOEXEC, 0)
-		if err != nil {
+		if flags&unix.O_ACCMODE == unix.O_WRONLY {
+			return other.awaitReader(id, own, flags)
+		}
+		return other.awaitWriter(id, own, flags)
+	})
+}
+
+// awaitReader opens a named pipe to write when somebody reads it. It asks again
+// and again, because it could not be woken if the caller were killed: a thread
+// would wait for good, and come to a later reader as a writer that nobody is.
+func (w *worker) awaitReader(id uint64, pipe, flags int) answer {
+	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
+		fd, err := unix.Openat(w.self, fdName(pipe), flags|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		switch {
+		case err == nil:
+			return w.opened(fd, flags)
+		case err != unix.ENXIO:
 			return result(err)
 		}
-		return descriptor(opened, flags&unix.O_CLOEXEC != 0)
-	})
+		if w.isGone(id, pause, nil) {
+			return refuse(unix.ESRCH)
+		}
+	}
+}
+
+// awaitWriter opens a named pipe to read when somebody writes to it. That cannot
+// be asked for, so it waits in the kernel, until a writer comes or we are one,
+// because the caller was killed.
+func (w *worker) awaitWriter(id uint64, pipe, flags int) answer {
+	opened, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		for !w.isGone(id, 100*time.Millisecond, opened) {
+			if isClosed(opened) {
+				return
+			}
+		}
+		if fd, err := unix.Openat(w.self, fdName(pipe), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+			_ = unix.Close(fd)
+		}
+	}()
+	fd, err := unix.Openat(w.self, fdName(pipe), flags|unix.O_CLOEXEC, 0)
+	close(opened)
+	<-watched
+	if err != nil {
+		return result(err)
+	}
+	return descriptor(fd, flags&unix.O_CLOEXEC != 0)
+}
+
+// isGone says after a while, or sooner if nobody needs to know any more, whether
+// the caller is not there.
+func (w *worker) isGone(id uint64, after time.Duration, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return false
+	case <-w.ended:
+		return true
+	case <-time.After(after):
+		return !w.listener.isValid(id)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // openUnnamed makes a file without a name, which may get one by a link.
@@ -226,9 +321,11 @@ func (w *worker) reopen(n *notification, fd, flags int) answer {
 // with a path that means something else inside.
 func (w *worker) isInside(fd int) bool {
 	path, errno := w.realPath(fd)
-	if errno != 0 {
-		return false
-	}
+	return errno == 0 && w.isNamed(fd, path)
+}
+
+// isNamed says whether a path inside leads to an opened file.
+func (w *worker) isNamed(fd int, path string) bool {
 	named, errno := w.openInside(path, unix.O_NOFOLLOW)
 	if errno != 0 {
 		return false

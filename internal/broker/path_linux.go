@@ -54,7 +54,11 @@ func (w *worker) absolute(n *notification, dirfd uint64, name string) (string, u
 // base returns the directory that relative names start from.
 func (w *worker) base(n *notification, dirfd uint64) (string, unix.Errno) {
 	if int32(dirfd) == unix.AT_FDCWD {
-		return w.leadsTo(n, "cwd")
+		text, errno := w.cwdOf(n.pid)
+		if errno == 0 && !strings.HasPrefix(text, "/") {
+			errno = unix.ENOENT
+		}
+		return text, errno
 	}
 	return w.leadsTo(n, "fd/"+strconv.Itoa(int(int32(dirfd))))
 }
@@ -161,12 +165,10 @@ func (w *worker) realPath(fd int) (string, unix.Errno) {
 		return "", errno
 	case !strings.HasPrefix(text, "/"):
 		return "", unix.ENOENT
-	case strings.HasSuffix(text, " (deleted)"):
-		// So says the kernel of what has no name any more, unless it is one.
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil || st.Nlink == 0 {
-			return "", unix.ENOENT
-		}
+	case strings.HasSuffix(text, " (deleted)") && !w.isNamed(fd, text):
+		// So says the kernel of what does not have this name any more. It may
+		// still have another.
+		return "", unix.ENOENT
 	}
 	return text, 0
 }

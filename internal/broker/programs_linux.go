@@ -49,8 +49,11 @@ func contentOf(fd int) (content, bool) {
 // same names the programs whose file this is, or has the content of. Only a file
 // that the sandbox could have made can be a copy; others are known by name.
 func (p *programs) same(w *worker, fd int, real string) []string {
+	if w.execs.rules == nil || !w.couldBeCopy(real) {
+		return nil
+	}
 	c, ok := contentOf(fd)
-	if !ok || !w.couldBeCopy(real) {
+	if !ok {
 		return nil
 	}
 	p.once.Do(func() { p.find(w) })

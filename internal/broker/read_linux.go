@@ -14,11 +14,21 @@ func (w *worker) openToRead(n *notification, dirfd uint64, text string, flags in
 	if fd, ok := ownDescriptor(text); ok {
 		return w.reopenToRead(n, fd, flags)
 	}
+	start, errno := w.startOf(n, dirfd, text)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	creates := flags&(unix.O_CREAT|unix.O_TRUNC) != 0
+	if p, ok := w.plain(start, text); ok && !creates {
+		if a, ok := w.openPlainToRead(n, p, flags); ok {
+			return a
+		}
+	}
 	abs, errno := w.absolute(n, dirfd, text)
 	if errno != 0 {
 		return refuse(errno)
 	}
-	if flags&(unix.O_CREAT|unix.O_TRUNC) != 0 {
+	if creates {
 		if !w.listener.isValid(n.id) {
 			return refuse(unix.ESRCH)
 		}
@@ -171,6 +181,9 @@ func numbersOf(n *notification) []string {
 // it, and it would let us trace them all.
 func (w *worker) isHarmless(n *notification, path string) bool {
 	parts := strings.Split(path, "/")[2:]
+	if parts[0] == "sysvipc" {
+		return false // of the namespace of who opens it
+	}
 	if parts[0] == "" || parts[0][0] < '0' || parts[0][0] > '9' {
 		return true // about no process
 	}

@@ -100,6 +100,18 @@ func (r *rules) isMountPoint(path string) bool {
 	return false
 }
 
+// passage is the rule against a link in the place of a directory that has
+// something denied in it.
+var passage = spec.PathRule{Why: "a link in the way to a protected path"}
+
+// leadsOn says whether a rule is about something below a spot, but not below any
+// other name beside it. A link there would give what it leads to a name that is
+// denied.
+func (r *rules) leadsOn(s *spot) bool {
+	beside := spot{real: s.real, name: "\x00"} // no file has that name
+	return !r.movable(s.path(), beside.path())
+}
+
 // movable says whether what lies below one path means the same to the rules
 // below another.
 func (r *rules) movable(from, to string) bool {

@@ -17,6 +17,10 @@ import (
 type sockets struct {
 	allowed *pattern.Set
 
+	// names is read-locked while a file gets another name, and locked while a
+	// socket gets its first.
+	names sync.RWMutex
+
 	mu sync.Mutex
 	// own are sockets that the command made in a directory of the host. They are
 	// kept open, so that no other file can get their number.
@@ -70,6 +74,13 @@ func (s *sockets) remember(dir int, name string) {
 		return
 	}
 	s.own[key] = fd
+}
+
+func (s *sockets) forgetAll() {
+	for key, fd := range s.own {
+		_ = unix.Close(fd)
+		delete(s.own, key)
+	}
 }
 
 // address is a copy of what the caller gave as one.
@@ -133,17 +144,41 @@ func (w *worker) bind(n *notification) answer {
 	}
 	defer func() { _ = unix.Chdir("/") }()
 	unix.Umask(int(w.masks.of(n)))
-	err := unix.Bind(fd, &unix.SockaddrUnix{Name: s.name})
-	unix.Umask(0)
-	if err == nil {
-		w.sockets.remember(s.dir, s.name)
+	defer unix.Umask(0)
+	// Until the socket is known nobody may put another one in its place.
+	w.sockets.names.Lock()
+	defer w.sockets.names.Unlock()
+	if errno := bindTo(fd, s.name); errno != 0 {
+		return refuse(errno)
 	}
-	return result(err)
+	w.sockets.remember(s.dir, s.name)
+	return answer{}
+}
+
+// bindTo binds a socket to a name in the working directory, which may start with
+// an "@" like any other.
+func bindTo(fd int, name string) unix.Errno {
+	var sa unix.RawSockaddrUnix
+	if len(name) > len(sa.Path) {
+		return unix.EINVAL
+	}
+	sa.Family = unix.AF_UNIX
+	for i := range len(name) {
+		sa.Path[i] = int8(name[i])
+	}
+	size := unsafe.Offsetof(sa.Path) + uintptr(len(name))
+	_, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&sa)), size)
+	return errno
 }
 
 // socketOf returns the socket that a call is about: the same one, not a copy.
 func (w *worker) socketOf(n *notification) (int, unix.Errno) {
-	pidfd, err := unix.PidfdOpen(processOf(n), 0)
+	// A thread may have descriptors of its own, and its process's first one may
+	// have ended.
+	pidfd, err := unix.PidfdOpen(int(n.pid), pidfdThread)
+	if err != nil {
+		pidfd, err = unix.PidfdOpen(processOf(n), 0)
+	}
 	if err != nil {
 		return -1, errnoOf(err)
 	}
@@ -185,30 +220,57 @@ func (w *worker) connect(n *notification) answer {
 	if !ok {
 		return w.connectPlain(n, fd, a)
 	}
-	defer func() { _ = unix.Close(fd) }()
-	abs, errno := w.absolute(n, atCwd, text)
+	at, refused := w.reachable(n, text)
+	if refused != nil {
+		_ = unix.Close(fd)
+		return *refused
+	}
+	return w.perform(n, fd, func() answer {
+		defer func() { _ = unix.Close(at) }()
+		return result(unix.Connect(fd, &unix.SockaddrUnix{Name: "/proc/self/fd/" + fdName(at)}))
+	})
+}
+
+// reachable opens the socket that a path leads to, if it may be connected to.
+func (w *worker) reachable(n *notification, path string) (fd int, refused *answer) {
+	abs, errno := w.absolute(n, atCwd, path)
 	if errno != 0 {
-		return refuse(errno)
+		return -1, fail(errno)
 	}
 	at, errno := w.openInside(abs, 0)
 	if errno != 0 {
-		return refuse(errno)
+		return -1, fail(errno)
 	}
-	defer func() { _ = unix.Close(at) }()
 	real, errno := w.realPath(at)
 	if errno != 0 {
-		return refuse(errno)
+		_ = unix.Close(at)
+		return -1, fail(errno)
 	}
 	if !w.allowsSocket(real, at) {
-		return w.denied(n, "connect", real, &spec.PathRule{
+		_ = unix.Close(at)
+		a := w.denied(n, "connect", real, &spec.PathRule{
 			Pattern: real, Why: "unix socket of the host", Fix: "network.allowUnixSockets " + real,
 		})
+		return -1, &a
 	}
-	return result(unix.Connect(fd, &unix.SockaddrUnix{Name: "/proc/self/fd/" + fdName(at)}))
+	return at, nil
 }
 
-// connectPlain connects to an address that is no path. What may block is done
+// perform connects a socket, and closes our copy of it. What may block is done
 // beside the other calls.
+func (w *worker) perform(n *notification, fd int, connect func() answer) answer {
+	do := func(*worker) answer {
+		defer func() { _ = unix.Close(fd) }()
+		return connect()
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_NONBLOCK != 0 {
+		return do(w)
+	}
+	return w.later(n, do)
+}
+
+// connectPlain connects to an address that is no path.
 func (w *worker) connectPlain(n *notification, fd int, a address) answer {
 	if a.isUnix() && w.spec.Network == spec.NetworkHost {
 		// An abstract name is shared by all of a network namespace, and Landlock,
@@ -216,15 +278,7 @@ func (w *worker) connectPlain(n *notification, fd int, a address) answer {
 		_ = unix.Close(fd)
 		return refuse(unix.EPERM)
 	}
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err != nil || flags&unix.O_NONBLOCK != 0 || len(a) == 0 {
-		defer func() { _ = unix.Close(fd) }()
-		return connectTo(fd, a)
-	}
-	return w.later(n, func(*worker) answer {
-		defer func() { _ = unix.Close(fd) }()
-		return connectTo(fd, a)
-	})
+	return w.perform(n, fd, func() answer { return connectTo(fd, a) })
 }
 
 func connectTo(fd int, a address) answer {

@@ -24,6 +24,9 @@ type known struct {
 	pidfd int
 }
 
+// pidfdThread is PIDFD_THREAD: a descriptor of a thread, since Linux 6.9.
+const pidfdThread = unix.O_EXCL
+
 // maxKnown bounds the descriptors kept.
 const maxKnown = 256
 
@@ -52,10 +55,14 @@ func (w *worker) umask(n *notification, mask uint32) answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changed = true
+	m.forgetAll()
+	return pass
+}
+
+func (m *masks) forgetAll() {
 	for pid := range m.known {
 		m.forget(pid)
 	}
-	return pass
 }
 
 func (m *masks) remember(pid, mask uint32) {
@@ -65,8 +72,7 @@ func (m *masks) remember(pid, mask uint32) {
 			break
 		}
 	}
-	const thread = unix.O_EXCL // PIDFD_THREAD, since Linux 6.9
-	fd, err := unix.PidfdOpen(int(pid), thread)
+	fd, err := unix.PidfdOpen(int(pid), pidfdThread)
 	if err != nil {
 		fd, err = unix.PidfdOpen(int(pid), 0)
 	}

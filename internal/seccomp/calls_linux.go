@@ -61,6 +61,15 @@ var commonNameCalls = [...]uint32{
 	unix.SYS_UMASK, // the broker makes files in the caller's stead
 }
 
+// commonRemoveCalls remove files or change their attributes. Those that give a
+// mode are among the modeCalls.
+var commonRemoveCalls = [...]uint32{
+	unix.SYS_UNLINKAT, unix.SYS_FCHOWNAT, unix.SYS_FCHOWN, unix.SYS_UTIMENSAT,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
+	unix.SYS_FILE_SETATTR,
+}
+
 // commonLookCalls look at files by name, or remove them.
 var commonLookCalls = [...]uint32{
 	nrFstatat, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_READLINKAT,

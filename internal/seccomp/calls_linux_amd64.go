@@ -29,3 +29,7 @@ const nrFstatat = unix.SYS_NEWFSTATAT
 var lookCalls = append(commonLookCalls[:],
 	unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_ACCESS, unix.SYS_READLINK, unix.SYS_UNLINK, unix.SYS_RMDIR,
 )
+
+var removeCalls = append(commonRemoveCalls[:],
+	unix.SYS_UNLINK, unix.SYS_RMDIR, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT,
+)

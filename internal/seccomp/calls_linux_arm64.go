@@ -16,3 +16,5 @@ var nameCalls = commonNameCalls[:]
 const nrFstatat = unix.SYS_FSTATAT
 
 var lookCalls = commonLookCalls[:]
+
+var removeCalls = commonRemoveCalls[:]

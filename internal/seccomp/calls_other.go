@@ -24,5 +24,5 @@ var (
 	absent    []uint32
 	modeCalls []modeCall
 
-	nameCalls, lookCalls []uint32
+	nameCalls, lookCalls, removeCalls []uint32
 )

@@ -87,6 +87,9 @@ type Options struct {
 	// Writes lets the broker decide about calls that make or write files by
 	// name, and Reads about those that open them for reading as well.
 	Writes, Reads bool
+	// Removes lets it decide about calls that remove files or change their
+	// attributes.
+	Removes bool
 	// Sockets lets it decide which sockets are connected to.
 	Sockets bool
 	// Execs lets it decide which programs are executed.
@@ -112,7 +115,7 @@ func New(o Options) Profile {
 	for _, nr := range absent {
 		rules = append(rules, Rule{Nr: nr, Else: Fail(enosys)})
 	}
-	rules = append(rules, cloneRule(), ioctlRule(), socketRule(o), socketpairRule(o))
+	rules = append(rules, cloneRule(), ioctlRule(o), socketRule(o), socketpairRule(o))
 	for _, c := range modeCalls {
 		rules = append(rules, modeRule(c, o))
 	}
@@ -124,8 +127,16 @@ func New(o Options) Profile {
 	if o.Sockets {
 		rules = append(rules, Rule{Nr: nrConnect, Else: Notify})
 	}
+	if o.Removes {
+		for _, nr := range removeCalls {
+			rules = append(rules, Rule{Nr: nr, Else: Notify})
+		}
+	}
 	if o.Observe {
 		for _, nr := range lookCalls {
+			if o.Removes && slices.Contains(removeCalls, nr) {
+				continue
+			}
 			rules = append(rules, Rule{Nr: nr, Else: Notify})
 		}
 	}
@@ -152,10 +163,17 @@ func cloneRule() Rule {
 // console's selection buffer (TIOCLINUX), from redirecting console output
 // (TIOCCONS), from loading line disciplines (TIOCSETD), and from taking a
 // snapshot of a btrfs subvolume, which would show what mounts hide in it.
-func ioctlRule() Rule {
+//
+// Two set attributes of a file.
+func ioctlRule(o Options) Rule {
 	var checks []Check
 	for _, cmd := range []uint32{0x5412, 0x541c, 0x541d, 0x5423, 0x50009401, 0x50009417} {
 		checks = append(checks, Check{Arg: 1, Mask: all, Value: cmd, Then: Fail(eperm)})
+	}
+	if o.Removes {
+		for _, cmd := range []uint32{0x40086602, 0x401c5820} { // FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR
+			checks = append(checks, Check{Arg: 1, Mask: all, Value: cmd, Then: Notify})
+		}
 	}
 	return Rule{Nr: nrIoctl, Checks: checks, Else: Allow}
 }
@@ -242,7 +260,7 @@ func modeRule(c modeCall, o Options) Rule {
 		return openRule(c, o)
 	case c.flags >= 0:
 		r.Checks = append(r.Checks, Check{Arg: c.flags, Test: NoneSet, Mask: openCreates, Then: Allow})
-	case c.makes && o.Writes:
+	case c.makes && o.Writes, !c.makes && o.Removes:
 		r.Else = Notify
 	}
 	r.Checks = append(r.Checks, Check{Arg: c.mode, Test: AnySet, Mask: 0o6000, Then: Fail(eperm)})

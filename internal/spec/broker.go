@@ -25,6 +25,10 @@ type Broker struct {
 	// Read says that there are rules about reading, so that opening files for
 	// reading is judged as well.
 	Read bool `json:"read,omitempty"`
+	// Strict says that there are rules about more than protected names, so that
+	// removing files and changing their attributes is judged as well, and that
+	// private directories are areas too: they show files of the host.
+	Strict bool `json:"strict,omitempty"`
 	// Sockets says which unix sockets can be connected to.
 	Sockets Sockets `json:"sockets"`
 	// Commands are rules about programs and their arguments, asked at every
@@ -75,7 +79,8 @@ func (c *compiler) broker() {
 	for i, l := range c.layers {
 		b.Layers = append(b.Layers, c.layerRules(i, l))
 	}
-	writes := false
+	b.Strict = c.hasDenials()
+	writes := b.Strict
 	for _, rules := range b.Layers {
 		for i := range rules {
 			b.Read = b.Read || rules[i].Read == Denied
@@ -83,7 +88,7 @@ func (c *compiler) broker() {
 		}
 	}
 	if writes {
-		b.Areas = c.areas()
+		b.Areas = c.areas(b.Strict)
 	}
 	if len(b.Areas) > 0 || b.Read || !b.Sockets.All || b.Commands != nil {
 		c.spec.Broker = b
@@ -121,7 +126,7 @@ func (c *compiler) protectsMissing() bool {
 // areas are the writable directories of the host, without those inside another,
 // and what is writable around them: Landlock grants what lies below a path with
 // it, other mounts included.
-func (c *compiler) areas() []string {
+func (c *compiler) areas(strict bool) []string {
 	var areas []string
 	covered := func(p string) bool {
 		return slices.ContainsFunc(areas, func(a string) bool { return Covers(a, p) })
@@ -131,24 +136,37 @@ func (c *compiler) areas() []string {
 		if covered(m.Target) || m.access() < AccessPrivate || m.File || m.Kind == Dev {
 			continue
 		}
-		if c.spec.holdsArea(m.Target) {
+		if c.spec.holdsArea(m.Target, strict) {
 			areas = append(areas, m.Target)
 		}
 	}
 	return areas
 }
 
-// holdsArea says whether a writable directory of the host is at a path or below.
-func (s *Spec) holdsArea(p string) bool {
-	return slices.ContainsFunc(s.Mounts, func(m Mount) bool {
-		return m.Kind == Bind && m.Write && !m.File && Covers(p, m.Target)
+// hasDenials says whether the policy denies anything that mounts do not hold.
+func (c *compiler) hasDenials() bool {
+	for _, l := range c.layers {
+		if len(l.narrow) > 0 || slices.ContainsFunc(l.patterns, func(r patternRule) bool { return r.kind.denies() }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.missing, func(m missingRule) bool {
+		return m.kind.denies() && !m.optional && c.granted(m.path) >= AccessPrivate
 	})
 }
 
-// IsFree says whether a mount is a private directory that holds none of the
-// host's that can be written: in it the command needs no broker.
+// holdsArea says whether a writable directory of the host is at a path or below,
+// or in the strict case one whose changes stay in memory.
+func (s *Spec) holdsArea(p string, strict bool) bool {
+	return slices.ContainsFunc(s.Mounts, func(m Mount) bool {
+		return (m.Kind == Bind && m.Write && !m.File || m.Kind == Private && strict) && Covers(p, m.Target)
+	})
+}
+
+// IsFree says whether a mount is a private directory in which the command needs
+// no broker.
 func (s *Spec) IsFree(m *Mount) bool {
-	return (m.Kind == Private || m.Kind == Tmpfs) && !s.holdsArea(m.Target)
+	return (m.Kind == Private || m.Kind == Tmpfs) && !s.holdsArea(m.Target, s.Broker.Strict)
 }
 
 // lastingNames keep names from coming into being whatever the policy grants, and

@@ -22,7 +22,7 @@ func (c *compiler) landlock() {
 		case m.Kind == Bind || m.Kind == Private || m.Kind == Tmpfs:
 			rule.Write = m.access() > AccessRead
 			if rule.Write && c.isBrokered(m) {
-				rule.Write, rule.Remove = false, true
+				rule.Write, rule.Remove = false, !c.spec.Broker.Strict
 			}
 			rule.Execute = c.executable(m.Target)
 			rule.Device = m.Devices

@@ -161,7 +161,7 @@ func (c *compiler) denials(rules []PathRule, l *layer, bound bool) []PathRule {
 		}
 	}
 	for _, m := range c.missing {
-		if m.kind.denies() && m.bound == bound && !m.optional && c.granted(m.path) == AccessWrite {
+		if m.kind.denies() && m.bound == bound && !m.optional && c.granted(m.path) >= AccessPrivate {
 			deny(m.kind, pattern.Quote(m.path), m.kind.String()+" "+m.entry)
 		}
 	}

@@ -184,13 +184,16 @@ func (c *compiler) protectIn(root, name string, always bool) bool {
 // protectExisting protects root/name if there is something of that name, and
 // reports whether.
 func (c *compiler) protectExisting(root, name string, always bool) bool {
-	p := root
+	p, linked := root, false
 	for rest := name; rest != ""; {
 		var part string
 		part, rest, _ = strings.Cut(rest, "/")
 		p = join(p, part)
 		info, ok := c.facts.lstat(p)
 		if !ok {
+			if real := join(p, rest); linked {
+				c.protectAbsent(strings.TrimSuffix(real, "/"), always)
+			}
 			return false
 		}
 		if info.Type == TypeLink {
@@ -198,7 +201,7 @@ func (c *compiler) protectExisting(root, name string, always bool) bool {
 			if !ok {
 				return true
 			}
-			p, info = r.path, r.info
+			p, info, linked = r.path, r.info, true
 		}
 		if rest == "" {
 			c.addProtection(protection{p, info, c.inProject(p), always})

@@ -466,7 +466,8 @@ func (l *launcher) filter() {
 	if broker != nil {
 		options.Writes = len(broker.Areas) > 0
 		options.Reads, options.Sockets, options.Execs = broker.Read, !broker.Sockets.All, broker.Commands != nil
-		options.Observe = broker.Observe
+		options.Execs = options.Execs || broker.Read
+		options.Removes, options.Observe = broker.Strict, broker.Observe
 	}
 	prog := seccomp.Assemble(seccomp.New(options))
 	l.keep = append(l.keep, prog)

@@ -17,18 +17,22 @@ architecture and time.
   -o, --output DIR    where the reports go (default: ./benchmarks)
   -n, --runs N        rounds (default: 30)
   -q, --quick         5 rounds
+      --broker        measure what the broker decides instead: files made, a
+                      tree of 100,000 files, with and without patterns, and
+                      programs executed under rules
       --user NAME     as root: measure as this user
   -h, --help          this text
 TEXT
 }
 
-binary='' output=benchmarks runs=30 user=''
+binary='' output=benchmarks runs=30 user='' broker=''
 while [ $# -gt 0 ]; do
   case "$1" in
     -b | --binary) binary=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
     -o | --output) output=${2:?$1 needs a directory} && shift 2 ;;
     -n | --runs) runs=${2:?$1 needs a number} && shift 2 ;;
     -q | --quick) runs=5 && shift ;;
+    --broker) broker=1 && shift ;;
     --user) user=${2:?$1 needs a name} && shift 2 ;;
     -h | --help) usage && exit ;;
     *) usage >&2 && exit 2 ;;
@@ -55,7 +59,7 @@ prepare() {
   become
   "${as[@]}" test -x "$binary" || die "$binary cannot be executed as $("${as[@]}" id -un)"
   install -m 666 /dev/null "$work/export" # hyperfine runs as the user
-  make_project "$work/project"
+  if [ -n "$broker" ]; then make_tree "$work/project"; else make_project "$work/project"; fi
   cd "$work/project"
 }
 
@@ -90,6 +94,40 @@ make_project() {
   [ -z "$user" ] || chown -R "$user:" "$1"
 }
 
+# make_tree DIR makes a repository of 100,000 files, and scripts that make files
+# and execute programs.
+# shellcheck disable=SC2016 # spawn.sh expands it
+make_tree() {
+  mkdir -p "$1/tree"
+  python3 - "$1/tree" <<'CODE'
+import os, sys
+for a in range(50):
+    for b in range(50):
+        directory = f"{sys.argv[1]}/{a}/{b}"
+        os.makedirs(directory)
+        for c in range(40):
+            with open(f"{directory}/{c}.txt", "w") as f:
+                f.write(f"line of file {a} {c}\n" * 5)
+CODE
+  cat >"$1/create.py" <<'CODE'
+import os
+os.mkdir("made")
+for i in range(20000):
+    fd = os.open(f"made/{i}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
+    os.write(fd, b"x" * 100)
+    os.close(fd)
+for i in range(20000):
+    os.unlink(f"made/{i}")
+os.rmdir("made")
+CODE
+  printf 'i=0\nwhile [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done\n' >"$1/spawn.sh"
+  printf '{"command": {"deny": ["git push"]}}\n' >"$1/rules.jsonc"
+  git -C "$1" init -q
+  git -C "$1" -c core.fsync=none add tree
+  git -C "$1" -c user.name=bench -c user.email=bench@localhost commit -qm 'files to look at'
+  [ -z "$user" ] || chown -R "$user:" "$1"
+}
+
 # program NAME prints the path of the real program, past the shims of version
 # managers, which would be measured instead.
 # shellcheck disable=SC2016 # the inner shell expands it
@@ -110,7 +148,10 @@ measure() {
   local command="'$path' ${4:-}" variants=() i
   variants+=(unsandboxed "$command")
   variants+=(bailey "'$binary' -- $command")
-  if [ -n "$bwrap" ]; then
+  if [ -n "$broker" ]; then
+    variants+=(patterns "'$binary' $patterns -- $command")
+    variants+=(rules "'$binary' -s rules.jsonc -- $command")
+  elif [ -n "$bwrap" ]; then
     variants+=(bwrap "'$bwrap' --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp $command")
   fi
   local count=$((${#variants[@]} / 2)) arguments=()
@@ -152,6 +193,33 @@ pss() {
   printf '%s=%s\n' "$variant" "$total" >>"$rounds/pss"
 }
 
+# Fifteen patterns, as people deny them.
+patterns=''
+for pattern in .env '.env.*' '*.pem' '*.key' id_rsa id_ed25519 '*.p12' '*.pfx' .netrc .npmrc .pypirc 'secrets/**' '*.kdbx' credentials.json '*.tfstate'; do
+  patterns+=" --deny-read '**/$pattern'"
+done
+
+# measure_broker ROUND measures everything the broker has a part in.
+measure_broker() {
+  measure "$1" 10-true true
+  measure "$1" 20-create-x20000 python3 create.py
+  measure "$1" 30-git-status git 'status --porcelain'
+  measure "$1" 40-find find '. -name nothing'
+  measure "$1" 50-rg rg "--no-config -c '49 39' tree"
+  measure "$1" 60-fork+exec-x300 sh spawn.sh
+}
+
+# measure_all ROUND
+measure_all() {
+  measure "$1" 10-true true
+  measure "$1" 20-python3 python3 '-c pass'
+  measure "$1" 30-node node "-e ''"
+  measure "$1" 40-git-status git 'status --porcelain'
+  measure "$1" 50-rg rg '--no-config -c needle .'
+  # A thousand starts are a sample of a thousand: every fifth round is enough.
+  [ $(($1 % 5)) != 1 ] || measure "$1" 60-fork+exec-x1000 sh spawn.sh
+}
+
 fact() { printf '%s=%s\n' "$1" "$(head -n 1 <<<"$2")" >>"$rounds/facts"; }
 
 gather_facts() {
@@ -177,13 +245,7 @@ main() {
   local round
   for ((round = 0; round <= runs; round++)); do
     [ ! -t 2 ] || printf '\rround %d of %d' "$round" "$runs" >&2
-    measure "$round" 10-true true
-    measure "$round" 20-python3 python3 '-c pass'
-    measure "$round" 30-node node "-e ''"
-    measure "$round" 40-git-status git 'status --porcelain'
-    measure "$round" 50-rg rg '--no-config -c needle .'
-    # A thousand starts are a sample of a thousand: every fifth round is enough.
-    [ $((round % 5)) != 1 ] || measure "$round" 60-fork+exec-x1000 sh spawn.sh
+    if [ -n "$broker" ]; then measure_broker "$round"; else measure_all "$round"; fi
   done
   [ ! -t 2 ] || printf '\r' >&2
   pss bailey "$binary" --

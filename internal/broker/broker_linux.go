@@ -38,6 +38,8 @@ type Broker struct {
 	turn      sync.Mutex   // held by the one that waits, unless endsAlone
 	wake      int          // readable once Close was called, unless endsAlone
 	once      sync.Once    // for shut
+	prepared  sync.Once
+	err       error // of prepare
 }
 
 // Denial is a call that was refused, and why.
@@ -63,33 +65,50 @@ type Options struct {
 	Started func()
 }
 
-// New takes over the listener of a sandbox whose first process is pid and has
-// this file mode mask. Until the first call comes nothing is done: many commands
-// make none.
-func New(s *spec.Spec, fd, pid int, mask uint32, o Options) *Broker {
+// New is the broker of a sandbox whose first process is pid. Listen must follow.
+// Until the first call comes nothing is done, since many commands make none,
+// unless the Spec makes it certain that one will: then what can be prepared is,
+// while the sandbox is still being built.
+func New(s *spec.Spec, pid int, o Options) *Broker {
 	b := &Broker{
-		spec: s, pid: pid, listener: listener(fd), options: o,
+		spec: s, pid: pid, listener: -1, options: o,
 		root: -1, self: -1, wake: -1, ended: make(chan struct{}),
 	}
-	b.masks.initial = mask
 	b.users.Store(1)
+	if s.Broker.Read || s.Broker.Commands != nil || s.Broker.Observe {
+		b.prepared.Do(b.prepare)
+	}
 	return b
 }
 
-// prepare opens what answers need.
-func (b *Broker) prepare() (err error) {
+// Listen takes over the listener of the sandbox, whose first process has this
+// file mode mask.
+func (b *Broker) Listen(fd int, mask uint32) {
+	b.listener, b.masks.initial = listener(fd), mask
+}
+
+// prepare makes the rules ready.
+func (b *Broker) prepare() {
 	if b.options.Started != nil {
 		b.options.Started()
 	}
+	var err error
 	if b.rules, err = newRules(b.spec); err != nil {
-		return err
+		b.err = err
 	}
 	if b.sockets.allowed, err = pattern.NewSet(b.spec.Broker.Sockets.Allowed); err != nil {
-		return fmt.Errorf("broker: unix sockets: %w", err)
+		b.err = fmt.Errorf("broker: unix sockets: %w", err)
 	}
 	b.execs.examiners = make(chan examination)
 	if b.spec.Broker.Commands != nil {
 		b.execs.rules = b.spec.Broker.Commands.Compile()
+	}
+}
+
+// open makes the broker ready for the first call.
+func (b *Broker) open() (err error) {
+	if b.prepared.Do(b.prepare); b.err != nil {
+		return b.err
 	}
 	const dir = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	if b.root, err = unix.Open("/proc/"+strconv.Itoa(b.pid)+"/root", dir, 0); err != nil {
@@ -173,7 +192,7 @@ func (b *Broker) Serve(until int) error {
 		case fds[0].Revents != 0:
 			return nil
 		case fds[1].Revents&unix.POLLIN != 0:
-			if err := b.prepare(); err != nil {
+			if err := b.open(); err != nil {
 				return err
 			}
 			b.startWorker()
@@ -217,16 +236,27 @@ func (b *Broker) startWorker() {
 	}()
 }
 
-// run takes calls until none can come any more.
+// run takes calls until none can come any more. If they come from several
+// threads and wait, another worker is worth its cost; a single caller would only
+// be passed back and forth between them.
 func (w *worker) run() {
+	var last uint32
+	changes := 0
 	for served := 1; ; served++ {
 		n, ok := w.take()
 		if !ok {
 			return
 		}
+		if n.pid != last {
+			last = n.pid
+			changes++
+		}
 		w.answer(&n)
-		if served%32 == 0 && w.isWaiting() {
-			w.startWorker()
+		if served%64 == 0 {
+			if changes > 16 && w.isWaiting() {
+				w.startWorker()
+			}
+			changes = 0
 		}
 	}
 }
@@ -355,20 +385,25 @@ func (w *worker) later(n *notification, perform func(*worker) answer) answer {
 	return answer{kind: answerLater}
 }
 
-// answer decides a call and answers it.
+// answer decides a call and answers it. What goes wrong in here must not take
+// the program around it with it, and must not let the call pass.
 func (w *worker) answer(n *notification) {
-	w.observe(n)
-	handle, ok := calls[n.nr]
-	if !ok {
-		if _, ok := looks[n.nr]; ok {
-			w.reply(n, pass)
-			return
+	defer func() {
+		if r := recover(); r != nil {
+			w.reply(n, w.report(n, Denial{Op: "call", Why: fmt.Sprint("an error of Bailey's own: ", r)}))
 		}
+	}()
+	w.observe(n)
+	handle := handler(n.nr)
+	switch {
+	case handle != nil:
+		if r := handle(w, n); r.kind != answerLater {
+			w.reply(n, r)
+		}
+	case lookOf(n.nr) != nil:
+		w.reply(n, pass)
+	default:
 		w.reply(n, refuse(unix.ENOSYS))
-		return
-	}
-	if r := handle(w, n); r.kind != answerLater {
-		w.reply(n, r)
 	}
 }
 

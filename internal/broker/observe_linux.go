@@ -20,6 +20,7 @@ type Observation struct {
 
 // look says where a call has its path.
 type look struct {
+	nr    int32
 	op    string
 	dirfd int // argument number, or -1 for the working directory
 	name  int
@@ -27,30 +28,35 @@ type look struct {
 	write bool
 }
 
-var looks = mergeLooks(map[int32]look{
-	unix.SYS_OPENAT:     {"open", 0, 1, 2, false},
-	unix.SYS_STATX:      {"stat", 0, 1, -1, false},
-	unix.SYS_FACCESSAT:  {"stat", 0, 1, -1, false},
-	unix.SYS_FACCESSAT2: {"stat", 0, 1, -1, false},
-	unix.SYS_READLINKAT: {"stat", 0, 1, -1, false},
-	unix.SYS_CHDIR:      {"stat", -1, 0, -1, false},
-	unix.SYS_UNLINKAT:   {"remove", 0, 1, -1, true},
-	unix.SYS_MKDIRAT:    {"mkdir", 0, 1, -1, true},
-	unix.SYS_MKNODAT:    {"mknod", 0, 1, -1, true},
-	unix.SYS_SYMLINKAT:  {"symlink", 1, 2, -1, true},
-	unix.SYS_LINKAT:     {"link", 2, 3, -1, true},
-	unix.SYS_RENAMEAT:   {"rename", 2, 3, -1, true},
-	unix.SYS_RENAMEAT2:  {"rename", 2, 3, -1, true},
-	unix.SYS_TRUNCATE:   {"truncate", -1, 0, -1, true},
-	unix.SYS_EXECVE:     {"exec", -1, 0, -1, false},
-	unix.SYS_EXECVEAT:   {"exec", 0, 1, -1, false},
-}, oldLooks)
+var looks = []look{
+	{unix.SYS_OPENAT, "open", 0, 1, 2, false},
+	{unix.SYS_STATX, "stat", 0, 1, -1, false},
+	{unix.SYS_FACCESSAT, "stat", 0, 1, -1, false},
+	{unix.SYS_FACCESSAT2, "stat", 0, 1, -1, false},
+	{unix.SYS_READLINKAT, "stat", 0, 1, -1, false},
+	{unix.SYS_CHDIR, "stat", -1, 0, -1, false},
+	{unix.SYS_UNLINKAT, "remove", 0, 1, -1, true},
+	{unix.SYS_MKDIRAT, "mkdir", 0, 1, -1, true},
+	{unix.SYS_MKNODAT, "mknod", 0, 1, -1, true},
+	{unix.SYS_SYMLINKAT, "symlink", 1, 2, -1, true},
+	{unix.SYS_LINKAT, "link", 2, 3, -1, true},
+	{unix.SYS_RENAMEAT, "rename", 2, 3, -1, true},
+	{unix.SYS_RENAMEAT2, "rename", 2, 3, -1, true},
+	{unix.SYS_TRUNCATE, "truncate", -1, 0, -1, true},
+	{unix.SYS_EXECVE, "exec", -1, 0, -1, false},
+	{unix.SYS_EXECVEAT, "exec", 0, 1, -1, false},
+}
 
-func mergeLooks(into, from map[int32]look) map[int32]look {
-	for nr, l := range from {
-		into[nr] = l
+// lookOf returns where a call has its path, or nil.
+func lookOf(nr int32) *look {
+	for _, list := range [...][]look{looks, oldLooks} {
+		for i := range list {
+			if list[i].nr == nr {
+				return &list[i]
+			}
+		}
 	}
-	return into
+	return nil
 }
 
 // observe tells what a call is about.
@@ -58,8 +64,8 @@ func (w *worker) observe(n *notification) {
 	if w.options.Observe == nil {
 		return
 	}
-	l, ok := looks[n.nr]
-	if !ok {
+	l := lookOf(n.nr)
+	if l == nil {
 		return
 	}
 	text, errno := w.readString(n.pid, n.args[l.name])

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,9 @@ func (w *worker) openToRead(n *notification, dirfd uint64, text string, flags in
 		follow = unix.O_NOFOLLOW
 	}
 	fd, errno := w.openInside(abs, follow)
+	if errno == unix.ENOENT && follow == 0 {
+		fd, errno = w.openThroughLink(n, abs)
+	}
 	if errno != 0 {
 		return refuse(errno)
 	}
@@ -51,6 +55,25 @@ func (w *worker) openToRead(n *notification, dirfd uint64, text string, flags in
 		return refuse(unix.ESRCH)
 	}
 	return w.openFound(n, fd, flags)
+}
+
+// openThroughLink opens what a link leads to that is about the caller itself,
+// such as /etc/mtab.
+func (w *worker) openThroughLink(n *notification, abs string) (int, unix.Errno) {
+	s, errno := w.locate(abs)
+	if errno != 0 {
+		return -1, errno
+	}
+	to, errno := w.follow(&s)
+	s.close()
+	if errno != 0 {
+		return -1, unix.ENOENT
+	}
+	own, errno := w.ownProcess(n, to)
+	if errno != 0 || own == to {
+		return -1, unix.ENOENT
+	}
+	return w.openInside(own, 0)
 }
 
 // openFound opens for reading what a descriptor by O_PATH leads to.
@@ -143,11 +166,17 @@ func terminalOf(n *notification) (uint64, bool) {
 	return number, err == nil && number != 0
 }
 
-// ownProcess gives the caller's own directory in /proc the name that others see
-// it by.
+// ownProcess gives what is about the caller itself in /proc the name that others
+// see it by.
 func (w *worker) ownProcess(n *notification, abs string) (string, unix.Errno) {
-	for _, own := range []string{"/proc/self", "/proc/thread-self"} {
-		rest, ok := strings.CutPrefix(abs, own)
+	if !strings.Contains(abs, "/proc") {
+		return abs, 0
+	}
+	clean := path.Clean(abs)
+	for _, own := range []struct{ name, is string }{
+		{"/proc/self", ""}, {"/proc/thread-self", ""}, {"/proc/mounts", "/mounts"}, {"/proc/net", "/net"},
+	} {
+		rest, ok := strings.CutPrefix(clean, own.name)
 		if !ok || rest != "" && rest[0] != '/' {
 			continue
 		}
@@ -155,7 +184,7 @@ func (w *worker) ownProcess(n *notification, abs string) (string, unix.Errno) {
 		if len(pids) == 0 {
 			return "", unix.ESRCH
 		}
-		return "/proc/" + pids[0] + rest, 0
+		return "/proc/" + pids[0] + own.is + rest, 0
 	}
 	return abs, 0
 }

@@ -6,30 +6,30 @@ import (
 
 // removeCalls remove files, or change their attributes. They are asked about
 // only if there are rules about more than names.
-var removeCalls = map[int32]func(*worker, *notification) answer{
-	unix.SYS_UNLINKAT: func(w *worker, n *notification) answer {
+var removeCalls = []call{
+	{unix.SYS_UNLINKAT, func(w *worker, n *notification) answer {
 		return w.remove(n, n.args[0], n.args[1], int(uint32(n.args[2])))
-	},
-	unix.SYS_FCHMODAT: func(w *worker, n *notification) answer { return w.change(n, n.args[0], n.args[1], true) },
-	unix.SYS_FCHMODAT2: func(w *worker, n *notification) answer {
+	}},
+	{unix.SYS_FCHMODAT, func(w *worker, n *notification) answer { return w.change(n, n.args[0], n.args[1], true) }},
+	{unix.SYS_FCHMODAT2, func(w *worker, n *notification) answer {
 		return w.changeAt(n, n.args[0], n.args[1], n.args[3])
-	},
-	unix.SYS_FCHOWNAT: func(w *worker, n *notification) answer { return w.changeAt(n, n.args[0], n.args[1], n.args[4]) },
-	unix.SYS_UTIMENSAT: func(w *worker, n *notification) answer {
+	}},
+	{unix.SYS_FCHOWNAT, func(w *worker, n *notification) answer { return w.changeAt(n, n.args[0], n.args[1], n.args[4]) }},
+	{unix.SYS_UTIMENSAT, func(w *worker, n *notification) answer {
 		return w.changeAt(n, n.args[0], n.args[1], n.args[3])
-	},
-	unix.SYS_SETXATTRAT:    func(w *worker, n *notification) answer { return w.changeAt(n, n.args[0], n.args[1], n.args[2]) },
-	unix.SYS_REMOVEXATTRAT: func(w *worker, n *notification) answer { return w.changeAt(n, n.args[0], n.args[1], n.args[2]) },
-	unix.SYS_FILE_SETATTR:  func(w *worker, n *notification) answer { return w.changeAt(n, n.args[0], n.args[1], n.args[4]) },
-	unix.SYS_SETXATTR:      func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], true) },
-	unix.SYS_LSETXATTR:     func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], false) },
-	unix.SYS_REMOVEXATTR:   func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], true) },
-	unix.SYS_LREMOVEXATTR:  func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], false) },
-	unix.SYS_FCHMOD:        func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) },
-	unix.SYS_FCHOWN:        func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) },
-	unix.SYS_FSETXATTR:     func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) },
-	unix.SYS_FREMOVEXATTR:  func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) },
-	unix.SYS_IOCTL:         func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) },
+	}},
+	{unix.SYS_SETXATTRAT, func(w *worker, n *notification) answer { return w.changeAt(n, n.args[0], n.args[1], n.args[2]) }},
+	{unix.SYS_REMOVEXATTRAT, func(w *worker, n *notification) answer { return w.changeAt(n, n.args[0], n.args[1], n.args[2]) }},
+	{unix.SYS_FILE_SETATTR, func(w *worker, n *notification) answer { return w.changeAt(n, n.args[0], n.args[1], n.args[4]) }},
+	{unix.SYS_SETXATTR, func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], true) }},
+	{unix.SYS_LSETXATTR, func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], false) }},
+	{unix.SYS_REMOVEXATTR, func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], true) }},
+	{unix.SYS_LREMOVEXATTR, func(w *worker, n *notification) answer { return w.change(n, atCwd, n.args[0], false) }},
+	{unix.SYS_FCHMOD, func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) }},
+	{unix.SYS_FCHOWN, func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) }},
+	{unix.SYS_FSETXATTR, func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) }},
+	{unix.SYS_FREMOVEXATTR, func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) }},
+	{unix.SYS_IOCTL, func(w *worker, n *notification) answer { return w.changeOpen(n, n.args[0]) }},
 }
 
 // remove removes a file or an empty directory. In areas Landlock grants that to

@@ -161,13 +161,13 @@ func cloneRule() Rule {
 
 // ioctlRule keeps the sandbox from typing into a terminal (TIOCSTI), from the
 // console's selection buffer (TIOCLINUX), from redirecting console output
-// (TIOCCONS), from loading line disciplines (TIOCSETD), and from taking a
-// snapshot of a btrfs subvolume, which would show what mounts hide in it.
+// (TIOCCONS), from loading line disciplines (TIOCSETD), and from making a btrfs
+// subvolume or a snapshot of one, which would show what mounts hide in it.
 //
 // Two set attributes of a file.
 func ioctlRule(o Options) Rule {
 	var checks []Check
-	for _, cmd := range []uint32{0x5412, 0x541c, 0x541d, 0x5423, 0x50009401, 0x50009417} {
+	for _, cmd := range []uint32{0x5412, 0x541c, 0x541d, 0x5423, 0x50009401, 0x50009417, 0x5000940e, 0x50009418} {
 		checks = append(checks, Check{Arg: 1, Mask: all, Value: cmd, Then: Fail(eperm)})
 	}
 	if o.Removes {

@@ -236,12 +236,16 @@ func (e *Embryo) run(l *launcher) error {
 		return err
 	}
 	e.pipes.closeChild()
+	if l.spec.Broker != nil {
+		// While the child builds the sandbox.
+		e.proc.broker = broker.New(l.spec, e.proc.Pid, broker.Options{Report: e.o.Report, Observe: e.o.Observe, Started: useProcessors})
+	}
 	if l.tty != nil {
 		if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {
 			e.proc.Terminal = os.NewFile(uintptr(fd), "terminal")
 		}
 	}
-	e.startBroker(l)
+	e.startBroker()
 	msg, ok := e.proc.read()
 	switch {
 	case !ok && e.fail.errno != 0:
@@ -261,13 +265,17 @@ func (e *Embryo) run(l *launcher) error {
 }
 
 // startBroker takes over the listener, if the child gets as far as to have one.
-func (e *Embryo) startBroker(l *launcher) {
-	if l.spec.Broker == nil {
+func (e *Embryo) startBroker() {
+	b := e.proc.broker
+	if b == nil {
 		return
 	}
 	if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {
-		e.proc.broker = broker.New(l.spec, fd, e.proc.Pid, uint32(*e.umask), broker.Options{Report: e.o.Report, Observe: e.o.Observe, Started: useProcessors})
+		b.Listen(fd, uint32(*e.umask))
+		return
 	}
+	b.Close()
+	e.proc.broker = nil
 }
 
 // Wait blocks until the command stops or ends and tells how. After an end

@@ -79,7 +79,7 @@ func words(list []flag, want func(*flag) bool) []string {
 
 // everyFlag lists the flags of the command and of all verbs.
 func everyFlag() []flag {
-	all := slices.Clone(flags)
+	all := slices.Concat(flags, runFlags)
 	for _, v := range verbs() {
 		all = append(all, v.flags...)
 	}
@@ -155,9 +155,11 @@ func undescribed(words []string) [][2]string {
 	return out
 }
 
-// ownFlags has a branch for each verb that has flags of its own.
+// ownFlags has a branch for each verb that has flags of its own, and one for
+// when there is no verb.
 func (d *dialect) ownFlags() string {
 	var b strings.Builder
+	b.WriteString(d.arm(d.either(""), d.offer(describe(runFlags))))
 	for _, v := range verbs() {
 		if len(v.flags) > 0 {
 			b.WriteString(d.arm(d.either(v.name), d.offer(describe(v.flags))))
@@ -216,6 +218,9 @@ func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 
 // eitherSh and armSh are for the shells whose case is that of sh.
 func eitherSh(patterns ...string) string {
+	if slices.Equal(patterns, []string{""}) {
+		return "''"
+	}
 	return strings.ReplaceAll(strings.Join(patterns, "|"), " ", `\ `)
 }
 

@@ -52,6 +52,12 @@ var completions = []struct {
 	{"bailey trust --revoke zz-f", []string{"zz-file"}},
 	{"bailey trust --allow-re", []string{"--allow-read"}},
 	{"bailey presets --revo", nil},
+	{"bailey --js", []string{"--json"}},
+	{"bailey -m --js", []string{"--json"}},
+	{"bailey presets --js", nil},
+	{"bailey learn --pro", []string{"--prove"}},
+	{"bailey learn --save zz-f", []string{"zz-file"}},
+	{"bailey learn --prove zz-t", []string{"zz-tool"}},
 
 	{"bailey zz-t", []string{"zz-tool"}},
 	{"bailey -- zz-t", []string{"zz-tool"}},

@@ -25,6 +25,8 @@ type request struct {
 	shell   string
 	login   bool
 
+	monitor bool
+
 	debug   bool
 	quiet   bool
 	help    bool
@@ -38,6 +40,15 @@ type request struct {
 	yes    bool
 	list   bool
 	revoke string
+	learn  learnRequest
+}
+
+// learnRequest is what the flags of "bailey learn" ask for.
+type learnRequest struct {
+	write bool
+	save  string
+	merge string
+	prove bool
 }
 
 // flag is one entry of the table that parsing, the help, the completions and
@@ -79,10 +90,16 @@ var flags = []flag{
 	{"runtime", "", "NAME", "what carries the sandbox (default: auto)", hintRuntime, func(r *request, v string) error { return setOnce(&r.runtime, v) }},
 	{"dir", "", "DIR", "run in this directory instead of the current one", hintPath, func(r *request, v string) error { return setOnce(&r.dir, v) }},
 	{"policy", "", "JSON", "use this policy, given in place; of several, what all grant", hintNone, func(r *request, v string) error { r.inline = append(r.inline, v); return nil }},
+	{"monitor", "m", "", "show what the command asks for and does not get", hintNone, func(r *request, _ string) error { r.monitor = true; return nil }},
 	{"debug", "d", "", "say what is done", hintNone, func(r *request, _ string) error { r.debug = true; return nil }},
 	{"quiet", "q", "", "say nothing but errors", hintNone, func(r *request, _ string) error { r.quiet = true; return nil }},
 	{"version", "v", "", "print the version", hintNone, func(r *request, _ string) error { r.version = true; return nil }},
 	{"help", "h", "", "print a short help", hintNone, func(r *request, _ string) error { r.help = true; return nil }},
+}
+
+// runFlags mean something only for a command. Verbs have some of the same name.
+var runFlags = []flag{
+	{"json", "", "", "with --monitor: as JSON, one object a line", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
 }
 
 // name is the flag as people write it.
@@ -234,14 +251,21 @@ func (r *request) findFlag(is func(*flag) bool) *flag {
 			return &flags[i]
 		}
 	}
-	if r.verb != nil {
-		for i := range r.verb.flags {
-			if is(&r.verb.flags[i]) {
-				return &r.verb.flags[i]
-			}
+	own := r.ownFlags()
+	for i := range own {
+		if is(&own[i]) {
+			return &own[i]
 		}
 	}
 	return nil
+}
+
+// ownFlags are those that are not for every verb.
+func (r *request) ownFlags() []flag {
+	if r.verb == nil {
+		return runFlags
+	}
+	return r.verb.flags
 }
 
 func (r *request) unknownFlag(word, name string) error {
@@ -257,12 +281,8 @@ func (r *request) unknownFlag(word, name string) error {
 }
 
 func (r *request) longNames() []string {
-	all := flags
-	if r.verb != nil {
-		all = slices.Concat(flags, r.verb.flags)
-	}
 	var names []string
-	for _, f := range all {
+	for _, f := range slices.Concat(flags, r.ownFlags()) {
 		if f.long != "" {
 			names = append(names, f.long)
 		}

@@ -65,7 +65,7 @@ func TestBadFlagsAreErrorsThatHelp(t *testing.T) {
 		{[]string{"--settings=", "ls"}, "must not be empty"},
 		{[]string{"--allow-read", "", "ls"}, "must not be empty"},
 		{[]string{"--env", "=x", "ls"}, "no name"},
-		{[]string{"--json", "ls"}, "unknown flag --json"},
+		{[]string{"config", "--json", "show"}, "unknown flag --json"},
 		{[]string{"config", "--", "ls"}, "takes no command"},
 	} {
 		_, err := parse(c.args)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,8 @@ func examples() []example {
 		{"bailey --allow-read ~/data -- ./report", "grant something more, once"},
 		{"bailey shell", "look around inside"},
 		{"bailey explain -- npm test", "see what it would get, and why"},
+		{"bailey -m -- npm test", "see what it asks for and does not get"},
+		{"bailey learn -- npm test", "have a policy proposed for it"},
 	}
 }
 
@@ -27,7 +30,7 @@ func helpText() string {
 	}
 	b.WriteString("\nUsage\n  bailey [FLAGS] [--] CMD [ARGS…]\n  bailey [FLAGS] -c LINE [ARGS…]\n  bailey [FLAGS] VERB …\n")
 	b.WriteString("\nFlags (before the command; what follows it is passed on untouched)\n")
-	b.WriteString(flagList(flags))
+	b.WriteString(flagList(slices.Concat(flags, runFlags)))
 	b.WriteString("\nVerbs (a program of the same name: bailey -- NAME)\n")
 	for _, v := range verbs() {
 		fmt.Fprintf(&b, "  %-30s %s\n", v.name, v.text)

@@ -20,7 +20,10 @@ func launch(r *request, argv []string, log *trace.Log) int {
 	if insideSandbox() {
 		return fail(errInside)
 	}
-	p, err := prepare(log)
+	if r.json && !r.monitor {
+		return fail(errors.New("--json goes with --monitor, or after a verb that has it"))
+	}
+	p, err := prepare(r, log)
 	if err != nil {
 		return startFailed(nil, err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/version"
@@ -32,8 +33,8 @@ func manPage() string {
 		m.text(p)
 	}
 	m.section("FLAGS")
-	for i := range flags {
-		m.item(strings.TrimSpace(flags[i].spelling()), flags[i].text)
+	for _, f := range slices.Concat(flags, runFlags) {
+		m.item(strings.TrimSpace(f.spelling()), f.text)
 	}
 	m.section("VERBS")
 	for _, v := range verbs() {

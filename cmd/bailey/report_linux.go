@@ -21,7 +21,8 @@ type report struct {
 	fold    event.Fold
 	audit   event.Audit
 	sandbox string
-	dir     string // paths below it are shown relative to it
+	dir     string   // paths below it are shown relative to it
+	monitor *monitor // if not nil, it tells about denials as they happen
 }
 
 func (r *report) begin() {
@@ -33,17 +34,27 @@ func (r *report) begin() {
 
 // denied takes a call that the broker refused. Several threads call it.
 func (r *report) denied(d broker.Denial) {
-	r.once.Do(r.begin)
-	e := event.New(event.Deny)
-	e.Sandbox, e.Pid, e.Process = r.sandbox, d.Pid, processName(d.Pid)
+	e := r.newEvent(d.Pid)
 	e.Op, e.Path, e.Argv, e.Rule, e.Where, e.Fix = event.Op(d.Op), d.Path, d.Argv, d.Why, d.Where, d.Fix
 	if strings.HasPrefix(d.Fix, "--") {
 		e.Fix = d.Fix + " " + event.Printable(r.short(d.Path))
 	}
 	r.audit.Emit(e)
+	if r.monitor != nil {
+		r.monitor.denied(e)
+		return
+	}
 	shown := *e
 	shown.Path = r.short(e.Path)
 	r.fold.Emit(&shown)
+}
+
+// newEvent returns a denial of this sandbox.
+func (r *report) newEvent(pid int) *event.Event {
+	r.once.Do(r.begin)
+	e := event.New(event.Deny)
+	e.Sandbox, e.Pid, e.Process = r.sandbox, pid, processName(pid)
+	return e
 }
 
 // short is a path as the person at the terminal would name it.
@@ -61,14 +72,28 @@ func (r *report) show() {
 	}
 }
 
-// processName is the name of a thread's program, as the kernel has it.
-func processName(pid int) string {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/comm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// processName is the name of the program that a thread belongs to, as the kernel
+// has it: threads often have names of their own.
+func processName(thread int) string {
+	status := readProc(thread, "status")
+	if _, rest, ok := strings.Cut(status, "\nTgid:\t"); ok {
+		line, _, _ := strings.Cut(rest, "\n")
+		if pid, err := strconv.Atoi(line); err == nil {
+			thread = pid
+		}
+	}
+	return strings.TrimSuffix(readProc(thread, "comm"), "\n")
+}
+
+// readProc returns the beginning of a file about a process, or "" if that is
+// gone.
+func readProc(pid int, name string) string {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var buf [64]byte
+	var buf [256]byte
 	n, _ := unix.Read(fd, buf[:])
-	return strings.TrimSuffix(string(buf[:max(n, 0)]), "\n")
+	return string(buf[:max(n, 0)])
 }

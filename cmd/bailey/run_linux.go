@@ -19,36 +19,52 @@ import (
 
 // prepared is a sandbox on the way, and the caller's terminal.
 type prepared struct {
-	embryo *native.Embryo
-	tty    *terminal.Session
-	report report
+	embryo  *native.Embryo
+	tty     *terminal.Session
+	report  report
+	started bool // the command ran
 }
 
 // prepare begins the part of a sandbox that no policy changes, so that it is
 // made while this process reads and compiles the policy.
-func prepare(log *trace.Log) (*prepared, error) {
-	streams := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
-	tty, err := terminal.Open(streams)
-	if err != nil {
-		return nil, err
+func prepare(r *request, log *trace.Log) (*prepared, error) {
+	o := native.Options{Streams: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Trace: log}
+	p := &prepared{}
+	if r.monitor {
+		p.report.monitor = newMonitor(&p.report, r.json)
+		o.Observe = p.report.monitor.observe
 	}
-	p := &prepared{tty: tty}
-	o := native.Options{Streams: streams, Trace: log, Report: p.report.denied}
-	if tty != nil {
-		o.Terminal = &native.Terminal{Streams: tty.Streams, Termios: &tty.Termios, Size: &tty.Size}
+	return p, p.begin(o)
+}
+
+// begin begins the sandbox with these options.
+func (p *prepared) begin(o native.Options) (err error) {
+	if p.tty, err = terminal.Open(o.Streams); err != nil {
+		return err
+	}
+	o.Report = p.report.denied
+	if p.tty != nil {
+		o.Terminal = &native.Terminal{Streams: p.tty.Streams, Termios: &p.tty.Termios, Size: &p.tty.Size}
 	}
 	p.embryo, err = native.Begin(o)
-	return p, err
+	return err
 }
 
 func (p *prepared) abandon() { p.embryo.Abandon() }
 
 // run runs a Spec to its end and returns the exit status.
 func (p *prepared) run(r *request, s *spec.Spec) int {
+	if m := p.report.monitor; m != nil {
+		if err := m.watch(s, p.tty); err != nil {
+			p.abandon()
+			return fail(err)
+		}
+	}
 	proc, err := p.embryo.Start(s)
 	if err != nil {
 		return startFailed(s, err)
 	}
+	p.started = true
 	// From here on the command runs. What follows happens beside it and adds
 	// nothing to its start; a signal before this ends everything, as it would
 	// end a program that has not installed its handlers yet.
@@ -71,6 +87,9 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	}
 	if proc.Err != nil {
 		say(tagError, proc.Err.Error())
+	}
+	if p.report.monitor != nil {
+		p.report.monitor.show()
 	}
 	if !r.settledQuiet() {
 		p.report.show()

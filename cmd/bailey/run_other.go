@@ -14,7 +14,7 @@ import (
 // prepared is what a runtime for this system would need.
 type prepared struct{}
 
-func prepare(*trace.Log) (*prepared, error) {
+func prepare(*request, *trace.Log) (*prepared, error) {
 	return nil, errors.New("this version has no runtime for " + runtime.GOOS + "; nothing ran")
 }
 

@@ -30,6 +30,15 @@ func verbs() []verb {
 		{name: "explain", args: "[--json] [-- CMD…]", text: "what a command would get, and why", command: true, run: runExplain, flags: []flag{
 			{"json", "", "", "print the compiled form, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
 		}},
+		{name: "learn", args: "[--write] [--prove] [--save FILE | --merge FILE] -- CMD…", text: "run a command observed, and propose a policy for it", command: true, run: runLearn, flags: []flag{
+			{"write", "", "", "let it write what the policy lets it write; otherwise writes stay in memory", hintNone, func(r *request, _ string) error { r.learn.write = true; return nil }},
+			{"prove", "", "", "run it again under the proposal", hintNone, func(r *request, _ string) error { r.learn.prove = true; return nil }},
+			{"save", "", "FILE", "write the proposal to a new file", hintFile, func(r *request, v string) error { return setOnce(&r.learn.save, v) }},
+			{"merge", "", "FILE", "add the proposal to this policy file", hintFile, func(r *request, v string) error { return setOnce(&r.learn.merge, v) }},
+		}},
+		{name: "audit", args: "[--json]", text: "attack the sandbox from inside; which wall stops what", run: runAudit, flags: []flag{
+			{"json", "", "", "print one object for each attack, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
+		}},
 		{name: "config", args: "show|init|validate [FILE…]|schema|path", text: "the effective policy; a first file; checks; the JSON Schema", words: []string{"show", "init", "validate", "schema", "path"}, run: runConfig},
 		{name: "trust", args: "[FILE] [--yes] | --list | --revoke FILE", text: "let a project's policy grant something", run: runTrust, flags: []flag{
 			{"yes", "y", "", "do not ask", hintNone, func(r *request, _ string) error { r.yes = true; return nil }},
@@ -50,7 +59,7 @@ func verbs() []verb {
 // isVerb decides without the table, which the way to a command never needs.
 func isVerb(name string) bool {
 	switch name {
-	case "shell", "explain", "config", "trust", "log", "presets", "completion", "man", "help", "version", "box", "ws":
+	case "shell", "explain", "audit", "learn", "config", "trust", "log", "presets", "completion", "man", "help", "version", "box", "ws":
 		return true
 	}
 	return false

@@ -24,6 +24,7 @@ var linked = []struct {
 	{"cmd/bailey", []string{"regexp", "text/template", "html/template", "go/ast"}, "tables built at init are paid by every command"},
 	{"cmd/bailey", []string{"flag", "log", "log/slog", "testing", "expvar"}, "the run path parses its own flags and reports errors by exit status"},
 	{"cmd/bailey", []string{"database/sql", "encoding/gob", "encoding/xml"}, "reflection-heavy formats belong to baileyd"},
+	{"cmd/bailey", []string{module + "/internal/command/line", "mvdan.cc/sh/v3"}, "a shell parser's tables cost every command's start; the rules hold at exec"},
 	{"cmd/bailey", []string{"github.com/google/jsonschema-go", "github.com/spf13/cobra", "google.golang.org/protobuf"}, "schema and command-tree code belongs to baileyd or to go generate"},
 	{"cmd/bailey-gate", []string{"database/sql", "github.com/spf13/cobra", "google.golang.org/protobuf"}, "the gate starts when a connection arrives: net/http and TLS, nothing heavier"},
 }
@@ -40,6 +41,10 @@ var imported = []struct {
 	{"internal/spec", []string{"golang.org/x/sys"}, "spec compiles and is tested on every system"},
 	{"internal/spec", []string{module + "/internal/sandbox", module + "/internal/terminal", module + "/internal/broker", module + "/internal/gate", module + "/cmd"}, "a spec says what to do; runtimes, above it, know how"},
 	{"internal/host", []string{module + "/internal/sandbox", module + "/internal/terminal", module + "/cmd"}, "facts about the machine are gathered before anything is decided"},
+	{"internal/pattern", []string{module + "/", "golang.org/x/sys"}, "patterns are pure, and asked by policy's compiler and the broker alike"},
+	{"internal/event", []string{module + "/"}, "every layer records what happens, so events stand below all of them"},
+	{"internal/command", []string{module + "/internal/spec", module + "/internal/sandbox", "golang.org/x/sys"}, "rules about commands are pure: who watches execs asks"},
+	{"internal/broker", []string{module + "/internal/policy", module + "/internal/sandbox"}, "nothing after the spec decides policy"},
 	{"internal/trace", []string{module + "/"}, "every layer records its steps, so the trace stands below all of them"},
 	{"internal/sandbox/native", []string{module + "/internal/policy"}, "nothing after the spec decides policy"},
 	{"internal/sandbox", []string{module + "/internal/server", module + "/internal/keeper", module + "/cmd"}, "imports run downwards: cmd, server, sandbox, spec, policy"},

@@ -48,8 +48,12 @@ const (
 	OpMknod    Op = "mknod"
 	OpBind     Op = "bind"
 	OpTruncate Op = "truncate"
+	OpRemove   Op = "remove"
+	OpChange   Op = "change" // of attributes
+	OpStat     Op = "stat"
 	OpConnect  Op = "connect"
 	OpExec     Op = "exec"
+	OpCall     Op = "call" // any other, refused because something failed
 )
 
 // Event is one thing that happened. The strings are bytes as the kernel has

@@ -1,0 +1,470 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/broker"
+	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/learn"
+	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// lesson is one run of "bailey learn".
+type lesson struct {
+	*request
+	argv []string
+
+	config  sandbox.Config // of the base: what the proposal is besides
+	loaded  *policy.Loaded
+	base    *spec.Spec
+	names   learn.Names
+	seen    observer
+	prop    learn.Proposal
+	started bool
+}
+
+func runLearn(r *request) int {
+	if insideSandbox() {
+		return fail(errInside)
+	}
+	argv, err := r.command()
+	if err != nil {
+		return fail(err)
+	}
+	l := &lesson{request: r, argv: argv}
+	if err := l.begin(); err != nil {
+		return fail(err)
+	}
+	status, err := l.observe()
+	if err != nil {
+		return fail(err)
+	}
+	if !l.started {
+		return status // it was said why
+	}
+	l.prop = learn.Propose(l.seen.all(), learn.Options{Home: l.names.Home, Project: l.names.Project, Files: hostFiles{}})
+	if status != 0 {
+		say(tagWarning, fmt.Sprintf("the command ended with status %d, so it may not have come to everything it does", status))
+	}
+	if l.seen.full {
+		say(tagWarning, "the command asked for more files than are remembered, so something may be missing")
+	}
+	if err := l.deliver(); err != nil {
+		return fail(err)
+	}
+	if r.learn.prove {
+		return l.prove()
+	}
+	return status
+}
+
+// begin compiles the base policy. Grants on the command line are no part of it:
+// no file would hold them, so what the command needs of them is proposed.
+func (l *lesson) begin() error {
+	switch {
+	case l.learn.save != "" && l.learn.merge != "":
+		return errors.New("--save and --merge exclude each other")
+	case len(l.inline) > 0:
+		return errors.New("learn cannot build on --policy, which no file can extend; put it into a file and use --settings")
+	case l.monitor:
+		return errors.New("learn observes the command already; leave --monitor away")
+	}
+	var err error
+	if l.config, err = l.request.config(); err != nil {
+		return err
+	}
+	l.config.Overrides.Filesystem.AllowRead, l.config.Overrides.Filesystem.AllowWrite = nil, nil
+	m := sandbox.New(l.config)
+	if err := m.Initialize(); err != nil {
+		return err
+	}
+	if l.base, err = m.Compile(l.argv); err != nil {
+		return err
+	}
+	if v := judgeTyped(m.Loaded().Policy, l.argv); !v.Allowed {
+		return errors.New(v.String())
+	}
+	l.loaded = m.Loaded()
+	l.names = learn.Names{Home: realHome(), Project: projectOf(l.base)}
+	if l.seen.judge, err = learn.NewJudge(l.base); err != nil {
+		return err
+	}
+	for _, list := range append([]policy.Filesystem{l.loaded.Policy.Filesystem}, l.loaded.Policy.Bounds...) {
+		for _, entry := range list.DenyWrite {
+			l.seen.judge.Seal(l.names.Path(entry), "filesystem.denyWrite "+entry)
+		}
+	}
+	return nil
+}
+
+// realHome is the home directory without links, or "".
+func realHome() string {
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		return real
+	}
+	return filepath.Clean(home)
+}
+
+// projectOf finds what relative paths of the policy are relative to: the mount
+// of the entry ".".
+func projectOf(s *spec.Spec) string {
+	for i := range s.Mounts {
+		if m := &s.Mounts[i]; strings.HasPrefix(m.Why, "filesystem.allow") && strings.HasSuffix(m.Why, " .") {
+			return m.Target
+		}
+	}
+	return ""
+}
+
+// observe runs the command where it can read nearly everything and change
+// nothing. The broker makes the thread that it runs on unfit for another
+// sandbox, so if a proof is to follow it gets one of its own.
+func (l *lesson) observe() (status int, err error) {
+	s, err := l.permissive()
+	if err != nil {
+		return 0, err
+	}
+	if !l.learn.prove {
+		return l.run(s)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		status, err = l.run(s)
+	}()
+	<-done
+	return status, err
+}
+
+func (l *lesson) run(s *spec.Spec) (int, error) {
+	p := &prepared{}
+	err := p.begin(native.Options{
+		Streams: learnStreams(),
+		Observe: func(o broker.Observation) { l.seen.lacks(o) },
+	})
+	if err != nil {
+		return startFailed(nil, err), nil
+	}
+	status := p.run(l.request, s)
+	l.started = p.started
+	return status, nil
+}
+
+// learnStreams keep stdout for the proposal: what the command writes there goes
+// to stderr, unless a person looks at both.
+func learnStreams() [3]*os.File {
+	if isTerminal(os.Stdout) {
+		return [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+	}
+	return [3]*os.File{os.Stdin, os.Stderr, os.Stderr}
+}
+
+// permissive compiles the policy of the run that is observed: the base policy,
+// with everything readable but what it denies and what is known to hold secrets,
+// and with all writes kept in memory.
+func (l *lesson) permissive() (*spec.Spec, error) {
+	c := l.config
+	given, err := l.request.overrides()
+	if err != nil {
+		return nil, err
+	}
+	c.Overrides = given
+	add := &c.Overrides.Filesystem
+	everything := false
+	add.DefaultDenyRead = &everything
+	add.DenyRead = append(slices.Clone(add.DenyRead), l.secrets()...)
+	if !l.learn.write {
+		l.keepInMemory(add)
+	} else if l.names.Home != "" {
+		add.PrivateWrite = append(add.PrivateWrite, l.names.Home)
+	}
+	m := sandbox.New(c)
+	if err := m.Initialize(); err != nil {
+		return nil, err
+	}
+	s, err := m.Compile(l.argv)
+	if err != nil {
+		return nil, fmt.Errorf("the policy to learn with: %w", err)
+	}
+	if changed := firstWritable(s); changed != "" && !l.learn.write {
+		return nil, fmt.Errorf("%s could be changed while learning; if that may be: --write", printable(changed))
+	}
+	l.warnOfOwners(s)
+	makeObservable(s)
+	return s, nil
+}
+
+// warnOfOwners says where writes to memory will fail: the kernel can copy only
+// files whose owner and group exist inside.
+func (l *lesson) warnOfOwners(s *spec.Spec) {
+	for i := range s.Mounts {
+		m := &s.Mounts[i]
+		var st unix.Stat_t
+		if m.Kind != spec.Private || s.Identity.Full || unix.Stat(m.Source, &st) != nil {
+			continue
+		}
+		if int(st.Uid) != s.Identity.UID || int(st.Gid) != s.Identity.GID {
+			say(tagWarning, printable(m.Target)+" belongs to another user or group, so that what is written there cannot be kept in memory; if the command fails: --write")
+		}
+	}
+}
+
+// secrets are the well-known ones that exist and that the base policy does not
+// show.
+func (l *lesson) secrets() []string {
+	var out []string
+	for _, p := range learn.SecretPaths(l.names.Home) {
+		if _, ok := (hostFiles{}).Look(p); ok && !l.seen.judge.Readable(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// keepInMemory replaces every grant of writing by one whose writes are lost, and
+// adds the home directory.
+func (l *lesson) keepInMemory(add *policy.Filesystem) {
+	var private []string
+	for _, entry := range add.AllowWrite { // of the command line
+		if file, ok := (hostFiles{}).Look(l.names.Path(entry)); ok && file.Dir {
+			private = append(private, file.Real)
+		}
+	}
+	for _, entry := range slices.Concat(l.loaded.Policy.Filesystem.AllowWrite, add.AllowWrite) {
+		add.AllowWrite = append(add.AllowWrite, "!"+entry)
+	}
+	for i := range l.base.Mounts {
+		m := &l.base.Mounts[i]
+		inside := slices.ContainsFunc(private, func(dir string) bool { return spec.Covers(dir, m.Target) })
+		if m.Kind == spec.Bind && m.Write && !m.File && !inside {
+			private = append(private, m.Target)
+		}
+	}
+	if home := l.names.Home; home != "" && home != "/" {
+		private = append(private, home)
+	}
+	add.PrivateWrite = append(add.PrivateWrite, private...)
+}
+
+// firstWritable returns a path of the host that a Spec lets the command write.
+func firstWritable(s *spec.Spec) string {
+	for i := range s.Mounts {
+		if m := &s.Mounts[i]; m.Kind == spec.Bind && m.Write && !m.Devices {
+			return m.Target
+		}
+	}
+	return ""
+}
+
+// deliver puts the proposal where it was asked for.
+func (l *lesson) deliver() error {
+	switch {
+	case l.learn.save != "":
+		return l.save(l.learn.save)
+	case l.learn.merge != "":
+		return l.merge(l.learn.merge)
+	case isTerminal(os.Stdout):
+		return l.display()
+	}
+	_, err := os.Stdout.Write(l.render())
+	return err
+}
+
+func (l *lesson) render() []byte {
+	head := "What " + sandbox.Quote(l.argv) + " needed besides the policy it extends."
+	if l.prop.IsEmpty() {
+		head = sandbox.Quote(l.argv) + " needed nothing besides the policy it extends."
+	}
+	return l.prop.Render(head, l.extends(), l.names)
+}
+
+// extends names the base policy for a file.
+func (l *lesson) extends() string {
+	switch {
+	case l.config.Settings != "":
+		return l.config.Settings
+	case l.config.Preset != "":
+		return l.config.Preset
+	case l.loaded.Project != "":
+		return l.loaded.Project
+	}
+	for _, link := range l.loaded.Chain {
+		if link.Kind == policy.KindUser {
+			return "@user"
+		}
+	}
+	return "default"
+}
+
+// display shows what would change in the project's policy, or the proposal if
+// there is none.
+func (l *lesson) display() error {
+	file := l.loaded.Project
+	if file == "" {
+		_, err := os.Stdout.Write(l.render())
+		return err
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	merged, err := l.prop.Merge(file, old, l.names)
+	if err != nil {
+		return err
+	}
+	text := policy.Diff(string(old), string(merged))
+	if text == "" {
+		text = printable(file) + " grants everything that was needed\n"
+	} else {
+		text = printable(file) + " would become (--merge " + event.Printable(file) + " does it):\n" + text
+	}
+	if _, err = os.Stdout.WriteString(text); err != nil {
+		return err
+	}
+	l.sayRemarks()
+	return nil
+}
+
+func (l *lesson) sayRemarks() {
+	for _, line := range l.prop.Remarks(l.names) {
+		say(tagNote, line)
+	}
+}
+
+// save writes the proposal to a file that is not there yet.
+func (l *lesson) save(file string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return errors.New(printable(file) + " is there already; to add to it: --merge " + event.Printable(file))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(l.render())
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		say(tagNote, "wrote "+printable(file)+"; read it before you use it: bailey -s "+event.Printable(file)+" -- …")
+	}
+	return err
+}
+
+// merge adds the proposal to a file. It is replaced as a whole, so that nobody
+// finds half of it.
+func (l *lesson) merge(name string) error {
+	file, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	merged, err := l.prop.Merge(name, old, l.names)
+	if err != nil {
+		return err
+	}
+	defer l.sayRemarks()
+	if string(merged) == string(old) {
+		say(tagNote, printable(name)+" stays as it is: nothing is to be added")
+		return nil
+	}
+	if err := replaceFile(file, merged); err != nil {
+		return err
+	}
+	say(tagNote, "added to "+printable(name)+":\n"+policy.Diff(string(old), string(merged)))
+	return nil
+}
+
+// replaceFile gives a file another content and keeps its mode.
+func replaceFile(file string, data []byte) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), ".bailey-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if changed := f.Chmod(info.Mode().Perm()); err == nil {
+		err = changed
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// prove runs the command again under the base policy and the proposal, and says
+// whether it went through.
+func (l *lesson) prove() int {
+	c := l.config
+	add := &c.Overrides.Filesystem
+	for _, list := range []struct {
+		to     *[]string
+		grants []learn.Grant
+	}{{&add.AllowRead, l.prop.Read}, {&add.AllowWrite, l.prop.Write}, {&add.DenyRead, l.prop.Hide}} {
+		for _, g := range list.grants {
+			*list.to = append(*list.to, g.Path)
+		}
+	}
+	m := sandbox.New(c)
+	if err := m.Initialize(); err != nil {
+		return fail(err)
+	}
+	s, err := m.Compile(l.argv)
+	if err != nil {
+		return fail(fmt.Errorf("the proposal: %w", err))
+	}
+	p := &prepared{}
+	p.report.monitor = newMonitor(&p.report, false)
+	p.report.monitor.silent = true
+	err = p.begin(native.Options{Streams: learnStreams(), Observe: p.report.monitor.observe})
+	if err != nil {
+		return startFailed(nil, err)
+	}
+	status := p.run(l.request, s)
+	l.sayProof(status, p.report.monitor)
+	return status
+}
+
+func (l *lesson) sayProof(status int, m *monitor) {
+	lines := m.summary()
+	switch {
+	case status != 0:
+		say(tagWarning, fmt.Sprintf("not proved: under the proposal the command ended with status %d; what it did not get:", status))
+	case len(lines) == 0:
+		say(tagNote, "proved: the command went through under the proposal, and nothing was denied")
+		return
+	default:
+		say(tagNote, "proved: the command went through under the proposal, without:")
+	}
+	for _, line := range lines {
+		say(tagNote, "  "+line)
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
+)
+
+// inHome writes a file below the home directory.
+func (b *bench) inHome(name, content string) string {
+	b.t.Helper()
+	path := filepath.Join(b.home, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+	return path
+}
+
+var processNumber = regexp.MustCompile(`\[\d+\]`)
+
+// monitored returns the lines of stderr that are Bailey's, without numbers.
+func monitored(stderr string) []string {
+	var out []string
+	for line := range strings.Lines(stderr) {
+		if text, ok := strings.CutPrefix(line, "bailey: "); ok {
+			out = append(out, processNumber.ReplaceAllString(strings.TrimSuffix(text, "\n"), ""))
+		}
+	}
+	return out
+}
+
+func TestMonitorTellsWhatIsNotGranted(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces)
+	b := newBench(t)
+	data := b.inHome("data/a", "a")
+	hidden := b.write("hidden", "", 0o644)
+	for _, c := range []struct {
+		name, line string
+		status     int
+		want       []string
+	}{
+		{"nothing", "true", 0, nil},
+		{"probing", "cat " + b.home + "/nothing /no/such 2>/dev/null; command -v no-such-program; exit 4", 4, nil},
+		{"reading, twice", "cat " + data + "; cat " + data + "; exit 3", 3, []string{
+			"cat open " + data + " (not granted); to allow: --allow-read " + data,
+			"cat open " + data + " (not granted), 2 times",
+			"to allow what was not granted: --allow-read " + data,
+		}},
+		{"writing what can be read", "echo >/usr/new; exit 0", 0, []string{"sh create /usr/new (only reading is granted)"}},
+		{"a denial of the broker", "echo >.envrc; exit 0", 0, []string{"sh create .envrc (protected name); to allow: --allow-write .envrc"}},
+		{"what is hidden", "cat hidden; ls -l >/dev/null", 0, []string{"cat open hidden (filesystem.denyRead " + hidden + ")"}},
+		{"what is granted", "cat /etc/passwd >new; rm new; ls -la /etc >/dev/null 2>&1; : >/tmp/x; : >$HOME/.rc", 0, nil},
+	} {
+		got := b.run("-m", "--deny-read", hidden, "--shell", "sh", "-c", c.line)
+		if lines := monitored(got.stderr); got.status != c.status || !slices.Equal(lines, c.want) {
+			t.Errorf("%s: status %d, got  %q\nwant %d, %q", c.name, got.status, lines, c.status, c.want)
+		}
+	}
+}
+
+func TestMonitorFoldsItsAdvice(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces)
+	b := newBench(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		b.inHome("data/"+name, "")
+	}
+	b.inHome(".aws/credentials", "")
+	dir := filepath.Join(b.home, "data")
+	got := b.run("-m", "-c", "cd /; cat "+dir+"/a "+dir+"/b "+dir+"/c "+dir+"/d ~/.aws/credentials 2>/dev/null; :")
+	lines := monitored(got.stderr)
+	want := "to allow what was not granted: --allow-read " + dir
+	if len(lines) != 6 || lines[len(lines)-1] != want {
+		t.Errorf("got %q, want five events and %q", lines, want)
+	}
+}
+
+func TestMonitorWritesJSON(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces)
+	b := newBench(t)
+	data := b.inHome("data", "")
+	got := b.run("-m", "--json", "-c", "for i in 1 2 3; do cat ~/data 2>/dev/null; done; : 2>/dev/null >.envrc; exit 7")
+	if got.status != 7 {
+		t.Errorf("status %d, want 7", got.status)
+	}
+	counts := map[string]int{}
+	for line := range strings.Lines(got.stderr) {
+		e, err := event.Decode([]byte(line))
+		if err != nil {
+			t.Errorf("%v: %q", err, line)
+			continue
+		}
+		counts[string(e.Op)+" "+e.Path] += max(e.Count, 1)
+	}
+	for what, want := range map[string]int{"open " + data: 3, "create " + filepath.Join(b.dir, ".envrc"): 1} {
+		if counts[what] != want {
+			t.Errorf("%s: got %d, want %d, in %s", what, counts[what], want, got.stderr)
+		}
+	}
+	b.run("--json", "true").wantError(t, "--json goes with --monitor")
+}
+
+func TestMonitorLeavesATerminalAlone(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces)
+	b := newBench(t)
+	b.inHome("data", "")
+	b.env = append(b.env, "NO_COLOR=1")
+	s := openScreen(t)
+	s.start(b.command("-m", "-c", "cat ~/data 2>/dev/null; echo one; echo two"))
+	s.expect("one\r\ntwo\r\nbailey: cat[")
+	s.expect("(not granted); to allow: --allow-read ")
+
+	s = openScreen(t)
+	cmd := b.command("-m", "-c", "cat ~/data 2>/dev/null; read x; echo got $x")
+	errors, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(cmd)
+	// It comes although the command still waits.
+	buf := make([]byte, 4096)
+	n, err := errors.Read(buf)
+	if text := string(buf[:n]); err != nil || !strings.Contains(text, "(not granted)") {
+		t.Errorf("stderr %q, error %v", text, err)
+	}
+	if _, err := s.master.WriteString("x\n"); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("got x")
+}

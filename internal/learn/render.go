@@ -1,0 +1,179 @@
+package learn
+
+import (
+	"encoding/json"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Names says how paths are written in a policy.
+type Names struct{ Home, Project string }
+
+// Of returns a path as a person would write it in a policy: from ~/, relative to
+// the project, or absolute.
+func (n Names) Of(p string) string {
+	if rest, ok := below(n.Project, p); ok {
+		if strings.IndexAny(rest, "!~@") == 0 {
+			return "./" + rest // these mean something else at the start
+		}
+		return rest
+	}
+	if n.Project != "" && p == n.Project {
+		return "."
+	}
+	if rest, ok := below(n.Home, p); ok {
+		return "~/" + rest
+	}
+	return p
+}
+
+// Path is the way back from Of, for an entry that is no pattern.
+func (n Names) Path(entry string) string {
+	switch rest, inHome := strings.CutPrefix(entry, "~/"); {
+	case inHome:
+		return path.Join(n.Home, rest)
+	case path.IsAbs(entry):
+		return path.Clean(entry)
+	}
+	return path.Join(n.Project, entry)
+}
+
+// IsEmpty says whether nothing is proposed. There may still be remarks.
+func (p *Proposal) IsEmpty() bool { return len(p.Read)+len(p.Write)+len(p.Hide) == 0 }
+
+// list is one list of the policy that a proposal adds to.
+type list struct {
+	key    string
+	grants []Grant
+}
+
+func (p *Proposal) lists() []list {
+	return []list{{"allowRead", p.Read}, {"allowWrite", p.Write}, {"denyRead", p.Hide}}
+}
+
+// Render writes a proposal as a policy file with comments, which extends the
+// policy that was judged by. Head is a line about where it comes from.
+func (p *Proposal) Render(head, extends string, n Names) []byte {
+	var b strings.Builder
+	b.WriteString("// " + printable(head) + "\n{\n  \"extends\": " + quote(extends))
+	remarks := p.Remarks(n)
+	switch {
+	case p.IsEmpty() && len(remarks) == 0:
+		b.WriteString("\n}\n")
+		return []byte(b.String())
+	case p.IsEmpty():
+		b.WriteString("\n")
+		writeRemarks(&b, "  ", remarks)
+		b.WriteString("}\n")
+		return []byte(b.String())
+	}
+	b.WriteString(",\n  \"filesystem\": {\n")
+	for _, l := range p.lists() {
+		if len(l.grants) == 0 {
+			continue
+		}
+		b.WriteString("    " + quote(l.key) + ": [\n")
+		for _, g := range l.grants {
+			b.WriteString("      " + quote(n.Of(g.Path)) + ",")
+			if text := g.comment(); text != "" {
+				b.WriteString(" // " + text)
+			}
+			b.WriteByte('\n')
+		}
+		b.WriteString("    ],\n")
+	}
+	writeRemarks(&b, "    ", remarks)
+	b.WriteString("  },\n}\n")
+	return []byte(b.String())
+}
+
+func writeRemarks(b *strings.Builder, indent string, remarks []string) {
+	for _, r := range remarks {
+		b.WriteString(indent + "// " + r + "\n")
+	}
+}
+
+// comment says who needs a grant, and what it is.
+func (g *Grant) comment() string {
+	who := programList(g.For)
+	switch {
+	case g.Note == "":
+		return who
+	case who == "":
+		return printable(g.Note)
+	}
+	return who + ", from " + printable(g.Note)
+}
+
+// maxRemarks is how many remarks of a kind are spelled out.
+const maxRemarks = 5
+
+// Remarks are what is left out of a proposal, a line each.
+func (p *Proposal) Remarks(n Names) []string {
+	var lines []string
+	shown := map[Why]int{}
+	for i := range p.Left {
+		r := &p.Left[i]
+		if shown[r.Why]++; shown[r.Why] <= maxRemarks {
+			lines = append(lines, r.text(n))
+		}
+		last := i+1 == len(p.Left) || p.Left[i+1].Why != r.Why
+		if rest := shown[r.Why] - maxRemarks; last && rest > 0 {
+			lines = append(lines, "and "+strconv.Itoa(rest)+" more such")
+		}
+	}
+	return lines
+}
+
+func (r *Remark) text(n Names) string {
+	name := printable(n.Of(r.Path))
+	if who := programList(r.For); who != "" {
+		name += " (" + who + ")"
+	}
+	switch r.Why {
+	case Secret:
+		return "looks like a secret, not granted: " + name
+	case Denied:
+		return "denied by " + printable(r.Rule) + ": " + name
+	case Wide:
+		return "would take a whole directory that holds far more, not granted: " + name
+	case Cache:
+		return "a cache, not granted (if it is needed: privateWrite): " + name
+	}
+	return "only looked for, not granted: " + name
+}
+
+// programList names a few programs.
+func programList(names []string) string {
+	const most = 3
+	var shown []string
+	for i, name := range names {
+		if i == most {
+			shown = append(shown, "…")
+			break
+		}
+		shown = append(shown, printable(name))
+	}
+	return strings.Join(shown, ", ")
+}
+
+// printable keeps text that a command chose from ending a comment or driving a
+// terminal.
+func printable(s string) string {
+	for _, r := range s {
+		if !strconv.IsPrint(r) || r == '\uFFFD' {
+			return strconv.QuoteToASCII(s)
+		}
+	}
+	return s
+}
+
+// quote returns a JSON string.
+func quote(s string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string is always encoded
+	return strings.TrimSuffix(b.String(), "\n")
+}

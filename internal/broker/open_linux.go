@@ -3,7 +3,6 @@ package broker
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -200,79 +199,54 @@ func (w *worker) waitForPipe(n *notification, fd, flags int) answer {
 	if err != nil {
 		return result(err)
 	}
-	id := n.id
+	caller, err := openThread(int(n.pid))
+	if err != nil {
+		_ = unix.Close(own)
+		return result(err)
+	}
 	flags &^= unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
 	return w.later(n, func(other *worker) answer {
 		defer func() { _ = unix.Close(own) }()
-		if flags&unix.O_ACCMODE == unix.O_WRONLY {
-			return other.awaitReader(id, own, flags)
-		}
-		return other.awaitWriter(id, own, flags)
+		defer func() { _ = unix.Close(caller) }()
+		return other.openEnd(own, caller, flags)
 	})
 }
 
-// awaitReader opens a named pipe to write when somebody reads it. It asks again
-// and again, because it could not be woken if the caller were killed: a thread
-// would wait for good, and come to a later reader as a writer that nobody is.
-func (w *worker) awaitReader(id uint64, pipe, flags int) answer {
-	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
-		fd, err := unix.Openat(w.self, fdName(pipe), flags|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-		switch {
-		case err == nil:
-			return w.opened(fd, flags)
-		case err != unix.ENXIO:
-			return result(err)
-		}
-		if w.isGone(id, pause, nil) {
-			return refuse(unix.ESRCH)
-		}
+// openEnd opens a named pipe, which blocks until it has another end. If the
+// caller is killed meanwhile we become that end for a moment: the thread would
+// else wait for good, and come to a later reader as a writer that nobody is.
+func (w *worker) openEnd(pipe, caller, flags int) answer {
+	done, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return result(err)
 	}
-}
-
-// awaitWriter opens a named pipe to read when somebody writes to it. That cannot
-// be asked for, so it waits in the kernel, until a writer comes or we are one,
-// because the caller was killed.
-func (w *worker) awaitWriter(id uint64, pipe, flags int) answer {
-	opened, watched := make(chan struct{}), make(chan struct{})
+	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for !w.isGone(id, 100*time.Millisecond, opened) {
-			if isClosed(opened) {
-				return
+		if endsBefore(caller, done) {
+			if fd, err := unix.Openat(w.self, fdName(pipe), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+				_ = unix.Close(fd)
 			}
-		}
-		if fd, err := unix.Openat(w.self, fdName(pipe), unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
-			_ = unix.Close(fd)
 		}
 	}()
 	fd, err := unix.Openat(w.self, fdName(pipe), flags|unix.O_CLOEXEC, 0)
-	close(opened)
+	_, _ = unix.Write(done, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	<-watched
+	_ = unix.Close(done)
 	if err != nil {
 		return result(err)
 	}
 	return descriptor(fd, flags&unix.O_CLOEXEC != 0)
 }
 
-// isGone says after a while, or sooner if nobody needs to know any more, whether
-// the caller is not there.
-func (w *worker) isGone(id uint64, after time.Duration, done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return false
-	case <-w.ended:
-		return true
-	case <-time.After(after):
-		return !w.listener.isValid(id)
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+// endsBefore waits until a thread has ended or the other descriptor can be read,
+// and says whether it was the first.
+func endsBefore(thread, done int) bool {
+	fds := []unix.PollFd{{Fd: int32(done), Events: unix.POLLIN}, {Fd: int32(thread), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(fds, -1); err != unix.EINTR {
+			return err == nil && fds[0].Revents == 0
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"path"
 	"strconv"
 	"strings"
@@ -203,7 +204,8 @@ func (w *worker) follow(s *spot) (string, unix.Errno) {
 const maxLinks = 40
 
 func errnoOf(err error) unix.Errno {
-	if errno, ok := err.(unix.Errno); ok {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
 		return errno
 	}
 	return unix.EIO

@@ -27,6 +27,16 @@ type known struct {
 // pidfdThread is PIDFD_THREAD: a descriptor of a thread, since Linux 6.9.
 const pidfdThread = unix.O_EXCL
 
+// openThread returns a descriptor of a thread, or of its process if it is the
+// first and the kernel is older.
+func openThread(pid int) (int, error) {
+	fd, err := unix.PidfdOpen(pid, pidfdThread)
+	if err != nil {
+		fd, err = unix.PidfdOpen(pid, 0)
+	}
+	return fd, err
+}
+
 // maxKnown bounds the descriptors kept.
 const maxKnown = 256
 
@@ -72,10 +82,7 @@ func (m *masks) remember(pid, mask uint32) {
 			break
 		}
 	}
-	fd, err := unix.PidfdOpen(int(pid), pidfdThread)
-	if err != nil {
-		fd, err = unix.PidfdOpen(int(pid), 0)
-	}
+	fd, err := openThread(int(pid))
 	if err != nil {
 		return
 	}

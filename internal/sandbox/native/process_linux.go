@@ -2,6 +2,7 @@ package native
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -423,7 +424,7 @@ func mapAllIDs(pid int) error {
 	for _, name := range []string{"uid_map", "gid_map"} {
 		file := "/proc/" + strconv.Itoa(pid) + "/" + name
 		err := writeFile(file, "0 0 4294967295\n")
-		if err == unix.EPERM {
+		if errors.Is(err, unix.EPERM) {
 			var own string
 			if own, err = readFile("/proc/self/" + name); err != nil {
 				return &LaunchError{Step: "read /proc/self/" + name, Errno: errnoOf(err), Wall: WallUser}

@@ -23,7 +23,12 @@ var callers = []struct {
 	way  func(socket string) error
 }{
 	{"name", connectTo},
-	{"absolute path", func(s string) error { return connectTo(absolute(s)) }},
+	{"absolute path", func(s string) error {
+		if len(absolute(s)) > 107 {
+			return connectTo("/proc/self/cwd/" + s) // an address has no room for more
+		}
+		return connectTo(absolute(s))
+	}},
 	{"dots and slashes", func(s string) error { return connectTo(".//loot/../" + s) }},
 	{"link", func(s string) error { return through(s, "l", connectTo) }},
 	{"link to the directory", func(s string) error {

@@ -229,7 +229,7 @@ func FuzzCompile(f *testing.F) {
 			return
 		}
 		checkInvariants(t, s)
-		if denied, ok := (&compiler{host: facts.host, project: "/home/u/p", facts: newLookups(facts), spec: &Spec{}}).resolveEntry("", denyWrite); ok && hostAccess(s, denied.path) == AccessWrite {
+		if denied, ok := (&compiler{host: facts.host, project: "/home/u/p", facts: newLookups(facts), spec: &Spec{}}).resolveEntry("", denyWrite); ok && hostAccess(s, denied.path) == AccessWrite && decide(t, s, true, denied.path) != Denied {
 			t.Errorf("denied %s can be written", denied.path)
 		}
 	})

@@ -31,6 +31,9 @@ type Broker struct {
 	self     int           // /proc/self/fd, to ask what a descriptor leads to
 	ended    chan struct{} // closed by Close
 
+	first     *worker      // on the thread that calls Serve
+	served    int          // calls it has answered
+	more      sync.Once    // for expectMore
 	workers   atomic.Int32 // threads that answer
 	beside    atomic.Int32 // calls that are performed on threads of their own
 	users     atomic.Int32 // who may still use the descriptors
@@ -61,7 +64,8 @@ type Options struct {
 	// Observe, if not nil, is called for every call that names a file, before it
 	// is decided, from several threads.
 	Observe func(Observation)
-	// Started, if not nil, is called when the first call comes.
+	// Started, if not nil, is called once before calls are answered on threads of
+	// their own.
 	Started func()
 }
 
@@ -89,9 +93,6 @@ func (b *Broker) Listen(fd int, mask uint32) {
 
 // prepare makes the rules ready.
 func (b *Broker) prepare() {
-	if b.options.Started != nil {
-		b.options.Started()
-	}
 	var err error
 	if b.rules, err = newRules(b.spec); err != nil {
 		b.err = err
@@ -174,9 +175,15 @@ func (b *Broker) release() {
 	b.masks.forgetAll()
 }
 
+// fewCalls are answered on the thread that calls Serve. A command that makes no
+// more is not worth another.
+const fewCalls = 48
+
 // Serve answers calls until the descriptor can be read or is closed at its other
-// end. With the first call it starts a thread for that, and further ones while
-// calls wait.
+// end. The first ones it answers itself; then it starts a thread for that, and
+// further ones while calls wait. The calling thread gets a working directory and
+// a file mode mask of its own and gives up its capabilities, so it must be
+// locked, and cannot do much else afterwards.
 func (b *Broker) Serve(until int) error {
 	fds := []unix.PollFd{{Fd: int32(until), Events: unix.POLLIN}, {Fd: int32(b.listener), Events: unix.POLLIN}}
 	if b.workers.Load() > 0 {
@@ -191,16 +198,56 @@ func (b *Broker) Serve(until int) error {
 			return os.NewSyscallError("poll", err)
 		case fds[0].Revents != 0:
 			return nil
-		case fds[1].Revents&unix.POLLIN != 0:
-			if err := b.open(); err != nil {
-				return err
-			}
-			b.startWorker()
+		case fds[1].Revents&unix.POLLIN == 0:
+			fds = fds[:1] // nobody is left to ask; the end is about to be told
+			continue
 		}
-		// Others listen now, or nobody is left to ask and the end is about to be
-		// told.
-		fds = fds[:1]
+		if err := b.serveFirst(); err != nil {
+			return err
+		}
+		if b.workers.Load() > 0 {
+			fds = fds[:1] // others listen now
+		}
 	}
+}
+
+// serveFirst answers a call on the calling thread, or has others do that from
+// now on.
+func (b *Broker) serveFirst() error {
+	if b.first == nil {
+		if err := b.open(); err != nil {
+			return err
+		}
+		w, err := b.newWorker()
+		if err != nil {
+			return err
+		}
+		b.first = w
+	}
+	if b.served++; b.served > fewCalls {
+		b.startWorker()
+		return nil
+	}
+	var n notification
+	b.listener.receive(&n) // there is one, and nobody else takes it
+	if n.id == 0 {
+		return nil // its caller was killed
+	}
+	old, err := blockSignals()
+	if err != nil {
+		return err
+	}
+	b.first.answer(&n)
+	return unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+}
+
+// expectMore is called before anything is left to another thread.
+func (b *Broker) expectMore() {
+	b.more.Do(func() {
+		if b.options.Started != nil {
+			b.options.Started()
+		}
+	})
 }
 
 // isWaiting says whether there is another call to take.
@@ -224,11 +271,12 @@ func (b *Broker) startWorker() {
 		b.workers.Add(-1)
 		return
 	}
+	b.expectMore()
 	b.users.Add(1)
 	go func() {
 		defer b.leave()
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if w, err := b.newWorker(); err == nil {
+		if w, err := b.newThread(); err == nil {
 			w.run()
 		} else if b.workers.Add(-1) == 0 {
 			b.shut()
@@ -302,22 +350,11 @@ func (b *Broker) isEnded() bool {
 // newWorker makes the calling thread fit to answer. It must be locked, and cannot
 // do anything else afterwards.
 func (b *Broker) newWorker() (*worker, error) {
-	// The runtime interrupts threads by signals. If that happens while a
-	// descriptor is handed over, the kernel tells the caller that it has got
-	// number 0.
-	all := ^uint64(0)
-	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, uintptr(unsafe.Pointer(&all)), 0, 8, 0, 0)
-	if errno != 0 {
-		return nil, os.NewSyscallError("rt_sigprocmask", errno)
-	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return nil, fmt.Errorf("unshare the file system attributes of a thread: %w", err)
 	}
 	unix.Umask(0)
 	if err := dropCapabilities(); err != nil {
-		return nil, err
-	}
-	if err := blockSignals(); err != nil {
 		return nil, err
 	}
 	return &worker{Broker: b}, nil
@@ -327,7 +364,7 @@ func (b *Broker) newWorker() (*worker, error) {
 // from interrupting an answer: a descriptor that is added and answered with at
 // once would not be added, but the call would return 0 all the same. Faults of
 // our own stay visible.
-func blockSignals() error {
+func blockSignals() (old unix.Sigset_t, err error) {
 	var set unix.Sigset_t
 	for i := range set.Val {
 		set.Val[i] = ^uint64(0)
@@ -335,7 +372,16 @@ func blockSignals() error {
 	for _, fault := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP} {
 		set.Val[0] &^= 1 << (fault - 1)
 	}
-	return os.NewSyscallError("pthread_sigmask", unix.PthreadSigmask(unix.SIG_SETMASK, &set, nil))
+	err = unix.PthreadSigmask(unix.SIG_SETMASK, &set, &old)
+	return old, os.NewSyscallError("pthread_sigmask", err)
+}
+
+// newThread is newWorker on a thread that does nothing else.
+func (b *Broker) newThread() (*worker, error) {
+	if _, err := blockSignals(); err != nil {
+		return nil, err
+	}
+	return b.newWorker()
 }
 
 // dropCapabilities makes root an owner of files like any other: what the
@@ -370,12 +416,13 @@ func (w *worker) later(n *notification, perform func(*worker) answer) answer {
 		return refuse(unix.EAGAIN)
 	}
 	call := *n
+	w.expectMore()
 	w.users.Add(1)
 	go func() {
 		defer w.leave()
 		defer w.beside.Add(-1)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		other, err := w.newWorker()
+		other, err := w.newThread()
 		if err != nil {
 			(&worker{Broker: w.Broker}).reply(&call, result(err))
 			return

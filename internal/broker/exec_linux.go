@@ -331,6 +331,7 @@ func (w *worker) examine(n *notification, want outcome) answer {
 	}
 	e.mu.Unlock()
 	if start {
+		w.expectMore()
 		w.users.Add(1)
 		go w.runExaminer()
 	}
@@ -345,7 +346,7 @@ func (w *worker) examine(n *notification, want outcome) answer {
 func (b *Broker) runExaminer() {
 	defer b.leave()
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	w, err := b.newWorker()
+	w, err := b.newThread()
 	if err != nil {
 		return
 	}

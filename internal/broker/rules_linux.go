@@ -2,6 +2,8 @@ package broker
 
 import (
 	"fmt"
+	"strings"
+	"sync"
 
 	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -22,16 +24,84 @@ type rules struct {
 	layers []layer
 	mounts []string // where something is mounted inside
 	reads  bool     // there are rules about reading
+
+	spec *spec.Spec
+	once sync.Once
+	sets []*pattern.Set // see movable
 }
 
 // layer holds, for each access, the rules that say something about it.
-type layer [2]struct {
-	set   *pattern.Set
+type layer [2]list
+
+// list is an ordered list of rules. Those about names in a directory, which
+// every Spec has, are kept apart: they need no set, which takes a while to
+// build.
+type list struct {
 	rules []*spec.PathRule
+	names []names
+	set   *pattern.Set
+	index []int // of the set's patterns in rules
+}
+
+// names is a rule about names in a directory.
+type names struct {
+	index int
+	dir   string
+	names []string
+}
+
+func (n *names) match(path string) bool {
+	if len(path) <= len(n.dir) || !spec.Covers(n.dir, path) {
+		return false
+	}
+	rest := path[len(n.dir)+1:]
+	for _, name := range n.names {
+		if strings.HasPrefix(rest, name) && (len(rest) == len(name) || rest[len(name)] == '/') {
+			return true
+		}
+	}
+	return false
+}
+
+// first returns the first rule that is about a path, or nil.
+func (l *list) first(path string) *spec.PathRule {
+	best := len(l.rules)
+	if n := l.set.First(path); n >= 0 {
+		best = l.index[n]
+	}
+	for i := range l.names {
+		if n := &l.names[i]; n.index < best && n.match(path) {
+			best = n.index
+		}
+	}
+	if best == len(l.rules) {
+		return nil
+	}
+	return l.rules[best]
+}
+
+func newList(all []spec.PathRule, a access) (list, error) {
+	var l list
+	var texts []string
+	for i := range all {
+		if verdict(&all[i], a) == "" {
+			continue
+		}
+		if dir, in, ok := spec.NamesIn(all[i].Pattern); ok {
+			l.names = append(l.names, names{len(l.rules), dir, in})
+		} else {
+			l.index = append(l.index, len(l.rules))
+			texts = append(texts, all[i].Pattern)
+		}
+		l.rules = append(l.rules, &all[i])
+	}
+	var err error
+	l.set, err = pattern.NewSet(texts)
+	return l, err
 }
 
 func newRules(s *spec.Spec) (*rules, error) {
-	r := &rules{areas: s.Broker.Areas, reads: s.Broker.Read}
+	r := &rules{areas: s.Broker.Areas, reads: s.Broker.Read, spec: s}
 	for i := range s.Mounts {
 		m := &s.Mounts[i]
 		r.mounts = append(r.mounts, m.Target)
@@ -39,18 +109,11 @@ func newRules(s *spec.Spec) (*rules, error) {
 			r.free = append(r.free, m.Target)
 		}
 	}
-	for _, list := range s.Broker.Layers {
+	for _, all := range s.Broker.Layers {
 		var l layer
 		for a := range l {
-			var texts []string
-			for i := range list {
-				if verdict(&list[i], access(a)) != "" {
-					texts = append(texts, list[i].Pattern)
-					l[a].rules = append(l[a].rules, &list[i])
-				}
-			}
 			var err error
-			if l[a].set, err = pattern.NewSet(texts); err != nil {
+			if l[a], err = newList(all, access(a)); err != nil {
 				return nil, fmt.Errorf("broker: %w", err)
 			}
 		}
@@ -69,9 +132,8 @@ func verdict(r *spec.PathRule, a access) spec.Verdict {
 // judge returns the rule that denies a path, or nil.
 func (r *rules) judge(a access, path string) *spec.PathRule {
 	for i := range r.layers {
-		l := &r.layers[i][a]
-		if n := l.set.First(path); n >= 0 && verdict(l.rules[n], a) == spec.Denied {
-			return l.rules[n]
+		if rule := r.layers[i][a].first(path); rule != nil && verdict(rule, a) == spec.Denied {
+			return rule
 		}
 	}
 	return nil
@@ -115,12 +177,28 @@ func (r *rules) leadsOn(s *spot) bool {
 // movable says whether what lies below one path means the same to the rules
 // below another.
 func (r *rules) movable(from, to string) bool {
-	for i := range r.layers {
-		for a := range r.layers[i] {
-			if !r.layers[i][a].set.SameBelow(from, to) {
-				return false
-			}
+	r.once.Do(r.buildSets)
+	for _, set := range r.sets {
+		if set == nil || !set.SameBelow(from, to) {
+			return false
 		}
 	}
 	return true
+}
+
+// buildSets builds sets of all patterns, for the questions about directories
+// that few commands ask. One that cannot be built answers no.
+func (r *rules) buildSets() {
+	for _, all := range r.spec.Broker.Layers {
+		for _, a := range []access{reading, writing} {
+			var texts []string
+			for i := range all {
+				if verdict(&all[i], a) != "" {
+					texts = append(texts, all[i].Pattern)
+				}
+			}
+			set, _ := pattern.NewSet(texts)
+			r.sets = append(r.sets, set)
+		}
+	}
 }

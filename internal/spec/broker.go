@@ -207,6 +207,20 @@ var (
 	allPolicyNames    = "{" + strings.Join(policyNames, ",") + "}"
 )
 
+// NameLists are the alternatives that NamesIn takes apart.
+func NameLists() []string { return []string{allProtectedNames, allPolicyNames} }
+
+// NamesIn takes apart a pattern that means protected names in a directory. Every
+// Spec has some, and they are quicker asked about as they are than as a pattern.
+func NamesIn(text string) (dir string, names []string, ok bool) {
+	if dir, ok = strings.CutSuffix(text, "/"+allProtectedNames); ok {
+		names = protectedNames
+	} else if dir, ok = strings.CutSuffix(text, "/"+allPolicyNames); ok {
+		names = policyNames
+	}
+	return dir, names, ok && dir != "" && pattern.Quote(dir) == dir
+}
+
 func (c *compiler) denyNames(rules []PathRule, always bool) []PathRule {
 	for _, list := range [][]protection{c.protected, c.absent} {
 		for i := range list {

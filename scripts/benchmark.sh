@@ -174,6 +174,7 @@ pss() {
   pid=$!
   read -r _ <"$work/ready" || true
   rm "$work/ready"
+  sleep 0.5 # a command that stays: memory is given back after a tenth of a second
   local processes=("$pid") next=0
   while [ $next -lt ${#processes[@]} ]; do
     mapfile -t -O ${#processes[@]} processes < <(pgrep -P "${processes[next]}")

@@ -175,6 +175,9 @@ func (b *Broker) release() {
 	b.masks.forgetAll()
 }
 
+// Descriptor can be polled: it is readable while a call waits for Serve.
+func (b *Broker) Descriptor() int { return int(b.listener) }
+
 // fewCalls are answered on the thread that calls Serve. A command that makes no
 // more is not worth another.
 const fewCalls = 48

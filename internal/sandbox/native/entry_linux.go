@@ -53,6 +53,7 @@ func init() {
 	if oneProcessor != 0 {
 		_ = syscall.Unsetenv("GOMAXPROCS") // fails only for an empty name
 	}
+	isOwnProgram = slack != 0
 	if fileLimit.Max != 0 {
 		// Of package syscall, which then forgets the limit that it found.
 		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &fileLimit)

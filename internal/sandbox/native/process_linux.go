@@ -47,6 +47,9 @@ type Process struct {
 	status int // pipe from process 1
 	broker *broker.Broker
 	trace  *trace.Log
+
+	running bool // the command has started
+	settled bool // and memory was given back
 }
 
 // State is what happened to the command.
@@ -262,6 +265,7 @@ func (e *Embryo) run(l *launcher) error {
 	e.prelude.report()
 	l.report()
 	e.o.Trace.Mark("exec")
+	e.proc.running = isOwnProgram
 	return nil
 }
 
@@ -327,6 +331,9 @@ func (p *Process) Kill() error { return p.Signal(unix.SIGKILL) }
 // read returns the next message of process 1, and false when it has ended.
 // While it waits it answers what the sandbox asks.
 func (p *Process) read() (uint32, bool) {
+	if p.running && !p.settled {
+		p.settle()
+	}
 	if p.broker != nil {
 		if err := p.broker.Serve(p.status); err != nil {
 			p.Err = err
@@ -341,6 +348,19 @@ func (p *Process) read() (uint32, bool) {
 			continue
 		}
 		return binary.NativeEndian.Uint32(buf[:]), err == nil && n == len(buf)
+	}
+}
+
+// settle waits a while for something to happen. If nothing does, this is a
+// command that stays, and memory is given back.
+func (p *Process) settle() {
+	fds := []unix.PollFd{{Fd: int32(p.status), Events: unix.POLLIN}}
+	if p.broker != nil {
+		fds = append(fds, unix.PollFd{Fd: int32(p.broker.Descriptor()), Events: unix.POLLIN})
+	}
+	if n, err := unix.Poll(fds, settled); n == 0 && err == nil {
+		p.settled = true
+		giveBack()
 	}
 }
 

@@ -196,6 +196,11 @@ func (w *worker) socketOf(n *notification) (int, unix.Errno) {
 
 // processOf returns the process that a thread belongs to.
 func processOf(n *notification) int {
+	// Most often it is the first, of which alone there is such a descriptor.
+	if fd, err := unix.PidfdOpen(int(n.pid), 0); err == nil {
+		_ = unix.Close(fd)
+		return int(n.pid)
+	}
 	_, rest, _ := strings.Cut(readProc(n, "status"), "\nTgid:\t")
 	text, _, _ := strings.Cut(rest, "\n")
 	if pid, err := strconv.Atoi(text); err == nil {

@@ -398,8 +398,17 @@ func seize(pid int) error {
 	return nil
 }
 
+// detach lets a stopped process go on. One that is being killed cannot be let
+// go; its parent will hear of its end only after we did.
 func detach(pid int) {
-	_, _, _ = unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, 0, 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, 0, 0, 0)
+	for errno != 0 {
+		var status unix.WaitStatus
+		_, err := unix.Wait4(pid, &status, unix.WALL, nil)
+		if err != unix.EINTR && (err != nil || !status.Stopped()) {
+			return
+		}
+	}
 }
 
 // awaitExec waits until the traced thread stops. If that is in a new program it

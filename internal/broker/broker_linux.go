@@ -402,10 +402,9 @@ func dropCapabilities() error {
 // worker is one thread that answers.
 type worker struct {
 	*Broker
-	text [unix.PathMax]byte
+	text []byte // see readText
 	link [unix.PathMax]byte
 	path []byte // see plain
-	word []byte
 }
 
 // maxBeside bounds the threads that wait for something. A sandbox that has more
@@ -460,7 +459,6 @@ func (w *worker) answer(n *notification) {
 // answer is what becomes of a call.
 type answer struct {
 	kind    answerKind
-	value   int64
 	errno   unix.Errno
 	fd      int
 	cloexec bool
@@ -470,7 +468,7 @@ type answer struct {
 type answerKind uint8
 
 const (
-	answerValue      answerKind = iota
+	answerErrno      answerKind = iota
 	answerPass                  // the kernel performs it
 	answerDescriptor            // the caller gets a descriptor
 	answerLater                 // another goroutine answers
@@ -512,7 +510,7 @@ func (w *worker) reply(n *notification, a answer) {
 			r.val = 0
 		}
 	default:
-		r.val, r.errno = a.value, -int32(a.errno)
+		r.errno = -int32(a.errno)
 	}
 	w.listener.send(&r)
 }

@@ -41,7 +41,7 @@ var calls = []call{
 		return w.exec(n, n.args[0], n.args[1], n.args[2], int(uint32(n.args[4])))
 	}},
 	{unix.SYS_TRUNCATE, func(w *worker, n *notification) answer { return w.truncate(n, n.args[0], int64(n.args[1])) }},
-	{unix.SYS_UMASK, func(w *worker, n *notification) answer { return w.umask(n, uint32(n.args[0])) }},
+	{unix.SYS_UMASK, func(w *worker, n *notification) answer { return w.umask() }},
 	{unix.SYS_BIND, func(w *worker, n *notification) answer { return w.bind(n) }},
 	{unix.SYS_CONNECT, func(w *worker, n *notification) answer { return w.connect(n) }},
 }

@@ -98,7 +98,7 @@ func (x *program) words() []string {
 		path = x.byNumber
 	}
 	for _, in := range x.Interpreters {
-		name, argument := shebang(in.Line)
+		name, argument := command.Shebang(in.Line)
 		front := []string{name}
 		if argument != "" {
 			front = append(front, argument)
@@ -107,17 +107,6 @@ func (x *program) words() []string {
 		path = name
 	}
 	return words
-}
-
-// shebang splits the first line of a script as the kernel does.
-func shebang(line string) (interpreter, argument string) {
-	const blank = " \t"
-	rest := strings.Trim(line[2:], blank)
-	i := strings.IndexAny(rest, blank)
-	if i < 0 {
-		return rest, ""
-	}
-	return rest[:i], strings.TrimLeft(rest[i:], blank)
 }
 
 // judgeLoaded judges the file that the dynamic loader is asked to run, which may
@@ -214,7 +203,7 @@ func (w *worker) readVector(pid uint32, at uint64) ([]string, unix.Errno) {
 			if word == 0 {
 				return out, 0
 			}
-			text, errno := w.readWord(pid, word)
+			text, errno := w.readText(pid, word, maxWord, unix.E2BIG)
 			if errno != 0 {
 				return nil, errno
 			}
@@ -227,26 +216,8 @@ func (w *worker) readVector(pid uint32, at uint64) ([]string, unix.Errno) {
 	}
 }
 
-// readWord copies one string of a vector, which may be as long as 128 KiB.
-func (w *worker) readWord(pid uint32, at uint64) (string, unix.Errno) {
-	const longest = 128 << 10 // MAX_ARG_STRLEN
-	buf := w.word[:0]
-	for len(buf) < longest {
-		n := int(pageSize - at%pageSize)
-		buf = slices.Grow(buf, n)
-		chunk := buf[len(buf) : len(buf)+n]
-		if errno := readMemory(pid, at, chunk); errno != 0 {
-			return "", errno
-		}
-		if i := bytes.IndexByte(chunk, 0); i >= 0 {
-			w.word = buf
-			return string(buf[:len(buf)+i]), 0
-		}
-		buf = buf[:len(buf)+n]
-		at += uint64(n)
-	}
-	return "", unix.E2BIG
-}
+// maxWord is how long one argument may be: MAX_ARG_STRLEN.
+const maxWord = 128 << 10
 
 // maxScripts is how many "#!" lines the kernel follows.
 const maxScripts = 5
@@ -271,7 +242,7 @@ func (w *worker) identifyProgram(x *program) (identity, unix.Errno) {
 			}
 			return id, 0
 		}
-		name, _ := shebang(line)
+		name, _ := command.Shebang(line)
 		next, errno := w.openInside(name, 0)
 		if errno != 0 || name == "" {
 			return identity{}, max(errno, unix.ENOENT)

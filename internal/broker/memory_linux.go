@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -11,21 +12,28 @@ const pageSize = 4096 // the smallest; a larger one is read in parts
 
 // readString copies a NUL-terminated string out of a thread's memory.
 func (w *worker) readString(pid uint32, at uint64) (string, unix.Errno) {
+	return w.readText(pid, at, unix.PathMax, unix.ENAMETOOLONG)
+}
+
+// readText copies a string that with its end is at most so long, a page at a
+// time: behind its own there may be nothing.
+func (w *worker) readText(pid uint32, at uint64, longest int, tooLong unix.Errno) (string, unix.Errno) {
 	buf := w.text[:0]
-	for len(buf) < unix.PathMax {
-		n := int(pageSize - at%pageSize)
-		n = min(n, unix.PathMax-len(buf))
+	for len(buf) < longest {
+		n := min(int(pageSize-at%pageSize), longest-len(buf))
+		buf = slices.Grow(buf, n)
 		chunk := buf[len(buf) : len(buf)+n]
 		if errno := readMemory(pid, at, chunk); errno != 0 {
 			return "", errno
 		}
+		w.text = buf
 		if i := bytes.IndexByte(chunk, 0); i >= 0 {
 			return string(buf[:len(buf)+i]), 0
 		}
 		buf = buf[:len(buf)+n]
 		at += uint64(n)
 	}
-	return "", unix.ENAMETOOLONG
+	return "", tooLong
 }
 
 // readMemory copies len(into) bytes.

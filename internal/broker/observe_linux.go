@@ -2,7 +2,6 @@ package broker
 
 import (
 	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,22 +68,18 @@ func (w *worker) observe(n *notification) {
 		return
 	}
 	text, errno := w.readString(n.pid, n.args[l.name])
-	if errno != 0 || text == "" {
+	if errno != 0 {
 		return
 	}
-	o := Observation{Pid: int(n.pid), Op: l.op, Path: text, Write: l.write}
-	if !strings.HasPrefix(text, "/") {
-		dirfd := atCwd
-		if l.dirfd >= 0 {
-			dirfd = n.args[l.dirfd]
-		}
-		base, errno := w.base(n, dirfd)
-		if errno != 0 {
-			return
-		}
-		o.Path = base + "/" + text
+	dirfd := atCwd
+	if l.dirfd >= 0 {
+		dirfd = n.args[l.dirfd]
 	}
-	o.Path = path.Clean(o.Path)
+	start, errno := w.startOf(n, dirfd, text)
+	if errno != 0 {
+		return
+	}
+	o := Observation{Pid: int(n.pid), Op: l.op, Path: path.Clean(start + "/" + text), Write: l.write}
 	if l.flags >= 0 {
 		flags := int(uint32(n.args[l.flags]))
 		o.Write = flags&unix.O_ACCMODE != unix.O_RDONLY || flags&(unix.O_CREAT|unix.O_TRUNC) != 0

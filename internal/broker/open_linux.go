@@ -42,7 +42,7 @@ func (w *worker) open(n *notification, dirfd, name uint64, flags int, mode uint3
 			return a
 		}
 	}
-	abs, errno := w.absolute(n, dirfd, text)
+	abs, errno := w.join(n, start, text)
 	if errno != 0 || !w.listener.isValid(n.id) {
 		return pass
 	}

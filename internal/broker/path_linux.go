@@ -36,20 +36,34 @@ const errNoName = unix.EISDIR
 // nothing resolved. Names that lead to the caller itself are replaced, since
 // they would lead to us.
 func (w *worker) absolute(n *notification, dirfd uint64, name string) (string, unix.Errno) {
-	if name == "" {
-		return "", unix.ENOENT
-	}
-	if strings.HasPrefix(name, "/") {
-		if isOwnName(name) {
-			return w.expand(n, name)
-		}
-		return name, 0
-	}
-	base, errno := w.base(n, dirfd)
+	start, errno := w.startOf(n, dirfd, name)
 	if errno != 0 {
 		return "", errno
 	}
-	return base + "/" + name, 0
+	return w.join(n, start, name)
+}
+
+// startOf returns the directory that a name of the caller starts from, empty for
+// an absolute one.
+func (w *worker) startOf(n *notification, dirfd uint64, name string) (string, unix.Errno) {
+	switch {
+	case name == "":
+		return "", unix.ENOENT
+	case strings.HasPrefix(name, "/"):
+		return "", 0
+	}
+	return w.base(n, dirfd)
+}
+
+// join is the second half of absolute.
+func (w *worker) join(n *notification, start, name string) (string, unix.Errno) {
+	switch {
+	case !strings.HasPrefix(name, "/"):
+		return start + "/" + name, 0
+	case isOwnName(name):
+		return w.expand(n, name)
+	}
+	return name, 0
 }
 
 // base returns the directory that relative names start from.
@@ -92,9 +106,9 @@ func isOwnName(name string) bool {
 func (w *worker) expand(n *notification, name string) (string, unix.Errno) {
 	parts := strings.FieldsFunc(name, func(r rune) bool { return r == '/' })
 	switch {
-	case parts[0] == "dev" && len(parts) == 2 && parts[1] != "fd":
-		if i := strings.Index("stdin stdout stderr", parts[1]); i >= 0 {
-			return w.leadsTo(n, "fd/"+strconv.Itoa(i/6))
+	case parts[0] == "dev" && len(parts) == 2:
+		if fd, ok := ownDescriptor("/dev/" + parts[1]); ok {
+			return w.leadsTo(n, "fd/"+fdName(fd))
 		}
 	case parts[0] == "dev" && len(parts) >= 3 && parts[1] == "fd":
 		return w.expandFrom(n, "fd/"+parts[2], parts[3:])

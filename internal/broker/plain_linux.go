@@ -39,15 +39,6 @@ func (w *worker) plain(base, name string) (string, bool) {
 	return unsafe.String(&w.path[0], len(buf)), true
 }
 
-// startOf returns the directory that a name of the caller starts from, empty for
-// an absolute one.
-func (w *worker) startOf(n *notification, dirfd uint64, name string) (string, unix.Errno) {
-	if strings.HasPrefix(name, "/") {
-		return "", 0
-	}
-	return w.base(n, dirfd)
-}
-
 // openFlags are those that the kernel knows. To openat2 others are an error, to
 // openat they are nothing.
 const openFlags = unix.O_ACCMODE | unix.O_CREAT | unix.O_EXCL | unix.O_NOCTTY | unix.O_TRUNC | unix.O_APPEND | unix.O_NONBLOCK |

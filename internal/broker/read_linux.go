@@ -25,7 +25,7 @@ func (w *worker) openToRead(n *notification, dirfd uint64, text string, flags in
 			return a
 		}
 	}
-	abs, errno := w.absolute(n, dirfd, text)
+	abs, errno := w.join(n, start, text)
 	if errno != 0 {
 		return refuse(errno)
 	}
@@ -121,9 +121,7 @@ func (w *worker) reopenToRead(n *notification, fd, flags int) answer {
 	if w.isInside(behind) {
 		return w.openFound(n, behind, flags)
 	}
-	call := *n
-	call.args[0] = uint64(fd)
-	same, errno := w.socketOf(&call)
+	same, errno := w.descriptorOf(n, fd)
 	if errno != 0 {
 		return refuse(errno)
 	}
@@ -193,16 +191,24 @@ func (w *worker) ownProcess(n *notification, abs string) (string, unix.Errno) {
 func numbersOf(n *notification) []string {
 	var out []string
 	status := readProc(n, "status")
-	for _, key := range []string{"\nNStgid:\t", "\nNSpid:\t"} {
-		_, rest, ok := strings.Cut(status, key)
-		if !ok {
+	for _, key := range []string{"NStgid", "NSpid"} {
+		fields := strings.Fields(field(status, key))
+		if len(fields) == 0 {
 			return nil
 		}
-		line, _, _ := strings.Cut(rest, "\n")
-		fields := strings.Fields(line)
 		out = append(out, fields[len(fields)-1])
 	}
 	return out
+}
+
+// statusOf returns a line of the caller's status, without its key; empty if the
+// caller is gone.
+func statusOf(n *notification, key string) string { return field(readProc(n, "status"), key) }
+
+func field(status, key string) string {
+	_, rest, _ := strings.Cut(status, "\n"+key+":\t")
+	text, _, _ := strings.Cut(rest, "\n")
+	return text
 }
 
 // isHarmless says whether we may open a file of /proc in the caller's stead.

@@ -3,7 +3,6 @@ package broker
 import (
 	"bytes"
 	"strconv"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -171,8 +170,13 @@ func bindTo(fd int, name string) unix.Errno {
 	return errno
 }
 
-// socketOf returns the socket that a call is about: the same one, not a copy.
+// socketOf returns the socket that a call is about.
 func (w *worker) socketOf(n *notification) (int, unix.Errno) {
+	return w.descriptorOf(n, int(int32(n.args[0])))
+}
+
+// descriptorOf returns what the caller has open: the same, not opened again.
+func (w *worker) descriptorOf(n *notification, number int) (int, unix.Errno) {
 	// A thread may have descriptors of its own, and its process's first one may
 	// have ended.
 	pidfd, err := unix.PidfdOpen(int(n.pid), pidfdThread)
@@ -183,7 +187,7 @@ func (w *worker) socketOf(n *notification) (int, unix.Errno) {
 		return -1, errnoOf(err)
 	}
 	defer func() { _ = unix.Close(pidfd) }()
-	fd, err := unix.PidfdGetfd(pidfd, int(int32(n.args[0])), 0)
+	fd, err := unix.PidfdGetfd(pidfd, number, 0)
 	switch {
 	case err != nil:
 		return -1, errnoOf(err)
@@ -201,9 +205,7 @@ func processOf(n *notification) int {
 		_ = unix.Close(fd)
 		return int(n.pid)
 	}
-	_, rest, _ := strings.Cut(readProc(n, "status"), "\nTgid:\t")
-	text, _, _ := strings.Cut(rest, "\n")
-	if pid, err := strconv.Atoi(text); err == nil {
+	if pid, err := strconv.Atoi(statusOf(n, "Tgid")); err == nil {
 		return pid
 	}
 	return int(n.pid)

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -53,14 +52,14 @@ func (m *masks) of(n *notification) uint32 {
 		}
 		m.forget(n.pid)
 	}
-	mask := readMask(int(n.pid))
+	mask := readMask(n)
 	m.remember(n.pid, mask)
 	return mask
 }
 
 // umask is performed by the kernel, and from then on known here. Threads share
 // it, so what is known of others of the process is forgotten.
-func (w *worker) umask(n *notification, mask uint32) answer {
+func (w *worker) umask() answer {
 	m := &w.masks
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,20 +97,8 @@ func (m *masks) forget(pid uint32) {
 }
 
 // readMask asks the kernel. A process that is gone needs none.
-func readMask(pid int) uint32 {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0o777
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var buf [256]byte // it stands on the second line
-	n, _ := unix.Read(fd, buf[:])
-	_, rest, ok := strings.Cut(string(buf[:max(n, 0)]), "\nUmask:\t")
-	if !ok {
-		return 0o777
-	}
-	text, _, _ := strings.Cut(rest, "\n")
-	mask, err := strconv.ParseUint(text, 8, 32)
+func readMask(n *notification) uint32 {
+	mask, err := strconv.ParseUint(statusOf(n, "Umask"), 8, 32)
 	if err != nil {
 		return 0o777
 	}

@@ -157,9 +157,9 @@ func (in *interpreter) script(argv []string) []string {
 	return nil
 }
 
-// parseShebang reads a "#!" line as the kernel does: the interpreter, and all
+// Shebang reads a "#!" line as the kernel does: the interpreter, and all
 // the rest of the line as a single argument.
-func parseShebang(line string) (interpreter, argument string) {
+func Shebang(line string) (interpreter, argument string) {
 	line, _, _ = strings.Cut(strings.TrimPrefix(line, "#!"), "\n")
 	const blank = " \t"
 	line = strings.Trim(line, blank)

@@ -46,7 +46,7 @@ func (r *Rules) Judge(e Exec) Verdict {
 	// The kernel puts the interpreter in front, and the script's path in the
 	// place of its name.
 	for _, in := range e.Interpreters {
-		interpreter, argument := parseShebang(in.Line)
+		interpreter, argument := Shebang(in.Line)
 		argv := make([]string, 0, len(e.Argv)+2)
 		argv = append(argv, interpreter)
 		if argument != "" {

@@ -35,6 +35,24 @@ func decide(t *testing.T, s *Spec, write bool, path string) Verdict {
 	return Allowed
 }
 
+// verdicts are what the broker would say about one path.
+type verdicts struct {
+	path        string
+	read, write Verdict
+}
+
+func wantVerdicts(t *testing.T, s *Spec, cases []verdicts) {
+	t.Helper()
+	for _, tc := range cases {
+		if got := decide(t, s, false, tc.path); got != tc.read {
+			t.Errorf("reading %s: got %s, want %s", tc.path, got, tc.read)
+		}
+		if got := decide(t, s, true, tc.path); got != tc.write {
+			t.Errorf("writing %s: got %s, want %s", tc.path, got, tc.write)
+		}
+	}
+}
+
 func TestProtectedNamesCannotBeMade(t *testing.T) {
 	f := newSystem("/home/u/p/src/")
 	s := mustCompile(t, basicPolicy(), f)
@@ -73,10 +91,7 @@ func TestPatternsAreDecidedLater(t *testing.T) {
 	p.Filesystem.DenyWrite = []string{"*.lock", "later/file"}
 	p.Filesystem.AllowRead = append(p.Filesystem.AllowRead, "sample/.env")
 	s := mustCompile(t, p, newSystem("/home/u/p/sample/.env", "/home/u/p/.env"))
-	for _, tc := range []struct {
-		path        string
-		read, write Verdict
-	}{
+	wantVerdicts(t, s, []verdicts{
 		{"/home/u/p/.env", Denied, Denied},
 		{"/home/u/p/a/b/.env", Denied, Denied},
 		{"/home/u/p/sample/.env", Allowed, Denied},
@@ -86,14 +101,7 @@ func TestPatternsAreDecidedLater(t *testing.T) {
 		{"/home/u/p/a/x.lock", Allowed, Allowed},
 		{"/home/u/p/later/file", Allowed, Denied},
 		{"/home/u/p/later/other", Allowed, Allowed},
-	} {
-		if got := decide(t, s, false, tc.path); got != tc.read {
-			t.Errorf("reading %s: got %s, want %s", tc.path, got, tc.read)
-		}
-		if got := decide(t, s, true, tc.path); got != tc.write {
-			t.Errorf("writing %s: got %s, want %s", tc.path, got, tc.write)
-		}
-	}
+	})
 	if !s.Broker.Read {
 		t.Error("reading is not judged")
 	}
@@ -110,23 +118,13 @@ func TestPatternGrantsOnlyWhatItMatches(t *testing.T) {
 	s := mustCompile(t, p, newSystem("/home/u/p/gen/", "/srv/data/docs/"))
 	wantAccess(t, s, AccessWrite, "/home/u/p/gen")
 	wantAccess(t, s, AccessRead, "/srv/data")
-	for _, tc := range []struct {
-		path        string
-		read, write Verdict
-	}{
+	wantVerdicts(t, s, []verdicts{
 		{"/home/u/p/gen/a/b.go", Allowed, Allowed},
 		{"/home/u/p/gen/a/b.c", Denied, Denied},
 		{"/srv/data/x.csv", Allowed, Denied},
 		{"/srv/data/x.txt", Denied, Denied},
 		{"/srv/data/docs/x.txt", Allowed, Denied},
-	} {
-		if got := decide(t, s, false, tc.path); got != tc.read {
-			t.Errorf("reading %s: got %s, want %s", tc.path, got, tc.read)
-		}
-		if got := decide(t, s, true, tc.path); got != tc.write {
-			t.Errorf("writing %s: got %s, want %s", tc.path, got, tc.write)
-		}
-	}
+	})
 }
 
 // A bound is asked as well, whatever the policy itself grants.

@@ -9,6 +9,9 @@
 //	defer m.Cleanup()
 //	out, err := m.Command("npm", "test").Output()
 //
+// A Box is a sandbox that stays: commands in it share its files and processes,
+// and start as fast as outside.
+//
 // Nothing has to be set up in the embedding program: the sandbox is built with
 // system calls, so main needs no helper mode and no other program needs to be
 // installed. The bailey executable is used by WrapCommand only.
@@ -27,7 +30,6 @@ import (
 	"syscall"
 
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
-	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // Config says where a Manager finds its policy. The zero value searches as the
@@ -60,12 +62,13 @@ type Manager struct {
 	closed bool
 
 	mu      sync.Mutex
-	running map[*sandbox.Running]struct{}
+	running map[sandbox.Running]struct{}
+	boxes   map[*sandbox.Box]struct{}
 }
 
 // New returns a Manager; Initialize must follow.
 func New(c Config) *Manager {
-	return &Manager{config: c, running: make(map[*sandbox.Running]struct{})}
+	return &Manager{config: c, running: make(map[sandbox.Running]struct{}), boxes: make(map[*sandbox.Box]struct{})}
 }
 
 // Initialize reads the policy and looks at the machine. It starts no process
@@ -96,7 +99,7 @@ func (w Wrapped) String() string { return sandbox.Quote(w.Argv) }
 // nothing itself.
 func (m *Manager) WrapCommand(argv ...string) (Wrapped, error) {
 	if m.m == nil {
-		return Wrapped{}, errNotInitialized
+		return Wrapped{}, fmt.Errorf("bailey: %w", errNotInitialized)
 	}
 	program, err := m.binary()
 	if err != nil {
@@ -109,7 +112,7 @@ func (m *Manager) WrapCommand(argv ...string) (Wrapped, error) {
 	return Wrapped{out}, nil
 }
 
-var errNotInitialized = errors.New("bailey: Initialize has not been called")
+var errNotInitialized = errors.New("the manager is not initialised; call Initialize first")
 
 func (m *Manager) binary() (string, error) {
 	if m.config.Binary != "" {
@@ -142,10 +145,10 @@ func (m *Manager) CommandContext(ctx context.Context, name string, args ...strin
 	if ctx == nil {
 		panic("bailey: nil context")
 	}
-	return &Cmd{Args: append([]string{name}, args...), manager: m, ctx: ctx}
+	return &Cmd{Args: append([]string{name}, args...), ctx: ctx, launch: m.start, forget: m.forget}
 }
 
-// Cleanup ends every sandbox that is still running and waits until nothing of
+// Cleanup ends every sandbox that is still there and waits until nothing of
 // them is left. The Manager can start nothing any more.
 func (m *Manager) Cleanup() error {
 	m.life.Lock()
@@ -154,9 +157,13 @@ func (m *Manager) Cleanup() error {
 	// From here on none is added.
 	m.mu.Lock()
 	running := slices.Collect(maps.Keys(m.running))
+	boxes := slices.Collect(maps.Keys(m.boxes))
 	m.mu.Unlock()
 	for _, r := range running {
 		_ = r.Signal(syscall.SIGKILL) // it may have ended by itself
+	}
+	for _, b := range boxes {
+		b.Close()
 	}
 	for _, r := range running {
 		<-r.Done()
@@ -164,12 +171,21 @@ func (m *Manager) Cleanup() error {
 	return nil
 }
 
-// launch starts a sandbox that Cleanup knows of.
-func (m *Manager) launch(s *spec.Spec, streams [3]*os.File) (*sandbox.Running, error) {
+var errCleanedUp = errors.New("the manager has been cleaned up")
+
+// start starts a sandbox that Cleanup knows of.
+func (m *Manager) start(argv []string, streams [3]*os.File) (sandbox.Running, error) {
+	if m.m == nil {
+		return nil, errNotInitialized
+	}
+	s, err := m.m.Compile(argv)
+	if err != nil {
+		return nil, err
+	}
 	m.life.RLock()
 	defer m.life.RUnlock()
 	if m.closed {
-		return nil, errors.New("the manager has been cleaned up")
+		return nil, errCleanedUp
 	}
 	r, err := sandbox.Launch(s, streams)
 	if err != nil {
@@ -181,7 +197,7 @@ func (m *Manager) launch(s *spec.Spec, streams [3]*os.File) (*sandbox.Running, e
 	return r, nil
 }
 
-func (m *Manager) forget(r *sandbox.Running) {
+func (m *Manager) forget(r sandbox.Running) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.running, r)

@@ -26,9 +26,10 @@ type Cmd struct {
 	Stdout io.Writer
 	Stderr io.Writer
 
-	manager *Manager
 	ctx     context.Context
-	running *sandbox.Running
+	launch  func(argv []string, streams [3]*os.File) (sandbox.Running, error)
+	forget  func(sandbox.Running)
+	running sandbox.Running
 
 	started     bool
 	waited      bool
@@ -101,9 +102,6 @@ func (c *Cmd) Start() error {
 	if c.started {
 		return errors.New("bailey: already started")
 	}
-	if c.manager.m == nil {
-		return errNotInitialized
-	}
 	c.started = true
 	err := c.start()
 	closeFiles(c.childFiles)
@@ -125,11 +123,8 @@ func (c *Cmd) start() error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	s, err := c.manager.m.Compile(c.Args)
-	if err != nil {
-		return fmt.Errorf("bailey: %w", err)
-	}
 	var streams [3]*os.File
+	var err error
 	if streams[0], err = c.input(); err != nil {
 		return err
 	}
@@ -141,7 +136,7 @@ func (c *Cmd) start() error {
 			return err
 		}
 	}
-	running, err := c.manager.launch(s, streams)
+	running, err := c.launch(c.Args, streams)
 	if err != nil {
 		return fmt.Errorf("bailey: %w", err)
 	}
@@ -213,7 +208,8 @@ func (c *Cmd) null(flag int) (*os.File, error) {
 }
 
 // Wait waits for the command to end and its output to be copied. Nothing of
-// the sandbox is left when it returns.
+// the sandbox is left when it returns, unless it is a Box: what a command leaves
+// running there goes on, and is waited for only if it holds the output.
 func (c *Cmd) Wait() error {
 	if c.running == nil {
 		return errors.New("bailey: not started")
@@ -224,7 +220,7 @@ func (c *Cmd) Wait() error {
 	c.waited = true
 	<-c.running.Done()
 	c.stopKill()
-	c.manager.forget(c.running)
+	c.forget(c.running)
 	c.state = &State{c.running.State()}
 	// Output ends by itself, since nobody inside is left to write.
 	copyErr := c.inputError()
@@ -266,7 +262,8 @@ func (c *Cmd) Signal(sig syscall.Signal) error {
 	return c.running.Signal(sig)
 }
 
-// Kill ends everything in the sandbox at once.
+// Kill ends everything in the sandbox at once; in a Box, the command and its
+// process group.
 func (c *Cmd) Kill() error { return c.Signal(syscall.SIGKILL) }
 
 // Output runs the command and returns what it wrote to its stdout.

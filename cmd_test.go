@@ -23,8 +23,18 @@ import (
 // manager is an initialised Manager with a project of its own.
 func manager(t testing.TB) *bailey.Manager {
 	t.Helper()
+	return newManager(t, bailey.Config{})
+}
+
+// newManager is ready to run commands, in an empty directory unless it is given
+// another.
+func newManager(t testing.TB, c bailey.Config) *bailey.Manager {
+	t.Helper()
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
-	m := bailey.New(bailey.Config{Dir: t.TempDir()})
+	if c.Dir == "" {
+		c.Dir = t.TempDir()
+	}
+	m := bailey.New(c)
 	if err := m.Initialize(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
@@ -26,6 +27,7 @@ type request struct {
 	login   bool
 
 	monitor bool
+	keep    keepRequest
 
 	debug   bool
 	quiet   bool
@@ -41,6 +43,16 @@ type request struct {
 	list   bool
 	revoke string
 	learn  learnRequest
+}
+
+// keepRequest is what the flags about resident sandboxes ask for.
+type keepRequest struct {
+	name   string
+	detach bool
+	idle   time.Duration
+	all    bool
+	follow bool
+	grace  time.Duration
 }
 
 // learnRequest is what the flags of "bailey learn" ask for.
@@ -73,6 +85,7 @@ const (
 	hintRuntime
 	hintVariable
 	hintProgram
+	hintBox
 )
 
 var flags = []flag{
@@ -90,6 +103,7 @@ var flags = []flag{
 	{"runtime", "", "NAME", "what carries the sandbox (default: auto)", hintRuntime, func(r *request, v string) error { return setOnce(&r.runtime, v) }},
 	{"dir", "", "DIR", "run in this directory instead of the current one", hintPath, func(r *request, v string) error { return setOnce(&r.dir, v) }},
 	{"policy", "", "JSON", "use this policy, given in place; of several, what all grant", hintNone, func(r *request, v string) error { r.inline = append(r.inline, v); return nil }},
+	{"keep", "k", "NAME", "run it in a sandbox that stays; the next command of that name finds it", hintBox, func(r *request, v string) error { return setOnce(&r.keep.name, v) }},
 	{"monitor", "m", "", "show what the command asks for and does not get", hintNone, func(r *request, _ string) error { r.monitor = true; return nil }},
 	{"debug", "d", "", "say what is done", hintNone, func(r *request, _ string) error { r.debug = true; return nil }},
 	{"quiet", "q", "", "say nothing but errors", hintNone, func(r *request, _ string) error { r.quiet = true; return nil }},
@@ -99,6 +113,8 @@ var flags = []flag{
 
 // runFlags mean something only for a command. Verbs have some of the same name.
 var runFlags = []flag{
+	{"detach", "", "", "with --keep: do not wait for it; see: bailey box logs", hintNone, func(r *request, _ string) error { r.keep.detach = true; return nil }},
+	{"idle-timeout", "", "TIME", "with --keep: how long the sandbox stays without a command (default: 15m)", hintNone, func(r *request, v string) error { return setDuration(&r.keep.idle, v) }},
 	{"json", "", "", "with --monitor: as JSON, one object a line", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
 }
 
@@ -117,6 +133,15 @@ func setOnce(to *string, v string) error {
 		return errEmpty
 	}
 	*to = v
+	return nil
+}
+
+func setDuration(to *time.Duration, v string) error {
+	d, err := time.ParseDuration(v)
+	if err != nil || d <= 0 {
+		return errors.New("is no time; for example: 90s, 15m, 8h")
+	}
+	*to = d
 	return nil
 }
 

@@ -17,35 +17,54 @@ import (
 
 // launch compiles and runs a command, and returns the exit status.
 func launch(r *request, argv []string, log *trace.Log) int {
-	if insideSandbox() {
-		return fail(errInside)
-	}
 	if r.json && !r.monitor {
 		return fail(errors.New("--json goes with --monitor, or after a verb that has it"))
+	}
+	if insideSandbox() {
+		return launchNested(r, argv, log)
+	}
+	if err := r.checkKeep(); err != nil {
+		return fail(err)
+	}
+	if r.keep.name != "" {
+		return launchKept(r, argv, log)
 	}
 	p, err := prepare(r, log)
 	if err != nil {
 		return startFailed(nil, err)
 	}
+	s, status := r.compile(argv, log)
+	if s == nil {
+		p.abandon()
+		return status
+	}
+	return p.run(r, s)
+}
+
+// compile decides what a command gets, and says what its user should know. If
+// it gets nothing it returns the exit status.
+func (r *request) compile(argv []string, log *trace.Log) (*spec.Spec, int) {
 	m, err := r.manager()
 	if err != nil {
-		p.abandon()
-		return fail(err)
+		return nil, fail(err)
 	}
+	return r.compileWith(m, argv, log)
+}
+
+// compileWith is compile with a policy that is found already.
+func (r *request) compileWith(m *sandbox.Manager, argv []string, log *trace.Log) (*spec.Spec, int) {
 	log.Mark("policy")
 	s, err := m.Compile(argv)
 	if err != nil {
-		p.abandon()
-		return fail(err)
+		return nil, fail(err)
 	}
 	log.Mark("spec")
 	if v := judgeTyped(m.Loaded().Policy, argv); !v.Allowed {
-		p.abandon()
 		say(tagError, v.String())
-		return exitNotRunnable
+		return nil, exitNotRunnable
 	}
 	r.announce(m.Loaded(), s)
-	return p.run(r, s)
+	return s, 0
 }
 
 // judgeTyped refuses what was typed before anything of it runs. What only the
@@ -159,7 +178,7 @@ func switchedOn(variable string) bool {
 	return v != "" && v != "0"
 }
 
-var errInside = errors.New("already inside a Bailey sandbox, which cannot be nested; run the command itself, it is confined already")
+var errInside = errors.New("already inside a Bailey sandbox, where this cannot be done; run it outside")
 
 // insideSandbox asks the one witness a sandbox cannot replace: the name of
 // process 1. The variable only spares everyone else the question.

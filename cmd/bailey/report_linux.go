@@ -7,10 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 )
 
@@ -33,11 +32,14 @@ func (r *report) begin() {
 }
 
 // denied takes a call that the broker refused. Several threads call it.
-func (r *report) denied(d broker.Denial) {
-	e := r.newEvent(d.Pid)
+func (r *report) denied(d broker.Denial) { r.deniedTo(d, broker.ProcessName(d.Pid)) }
+
+// deniedTo is denied for a process whose name is known.
+func (r *report) deniedTo(d broker.Denial, process string) {
+	e := r.newEvent(d.Pid, process)
 	e.Op, e.Path, e.Argv, e.Rule, e.Where, e.Fix = event.Op(d.Op), d.Path, d.Argv, d.Why, d.Where, d.Fix
 	if strings.HasPrefix(d.Fix, "--") {
-		e.Fix = d.Fix + " " + event.Printable(r.short(d.Path))
+		e.Fix = d.Fix + " " + plain.Word(r.short(d.Path))
 	}
 	r.audit.Emit(e)
 	if r.monitor != nil {
@@ -50,10 +52,10 @@ func (r *report) denied(d broker.Denial) {
 }
 
 // newEvent returns a denial of this sandbox.
-func (r *report) newEvent(pid int) *event.Event {
+func (r *report) newEvent(pid int, process string) *event.Event {
 	r.once.Do(r.begin)
 	e := event.New(event.Deny)
-	e.Sandbox, e.Pid, e.Process = r.sandbox, pid, processName(pid)
+	e.Sandbox, e.Pid, e.Process = r.sandbox, pid, process
 	return e
 }
 
@@ -70,30 +72,4 @@ func (r *report) show() {
 	for _, line := range r.fold.Summary() {
 		say(tagWarning, line)
 	}
-}
-
-// processName is the name of the program that a thread belongs to, as the kernel
-// has it: threads often have names of their own.
-func processName(thread int) string {
-	status := readProc(thread, "status")
-	if _, rest, ok := strings.Cut(status, "\nTgid:\t"); ok {
-		line, _, _ := strings.Cut(rest, "\n")
-		if pid, err := strconv.Atoi(line); err == nil {
-			thread = pid
-		}
-	}
-	return strings.TrimSuffix(readProc(thread, "comm"), "\n")
-}
-
-// readProc returns the beginning of a file about a process, or "" if that is
-// gone.
-func readProc(pid int, name string) string {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var buf [256]byte
-	n, _ := unix.Read(fd, buf[:])
-	return string(buf[:max(n, 0)])
 }

@@ -22,6 +22,7 @@ type prepared struct {
 	embryo  *native.Embryo
 	tty     *terminal.Session
 	report  report
+	net     counters
 	started bool // the command ran
 }
 
@@ -68,45 +69,72 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	// From here on the command runs. What follows happens beside it and adds
 	// nothing to its start; a signal before this ends everything, as it would
 	// end a program that has not installed its handlers yet.
-	tty := p.tty
+	if s.Network == spec.NetworkNone && !r.settledQuiet() {
+		p.net = openCounters(proc.Pid)
+	}
+	state, expired := follow(proc, forwardTo(proc), p.tty, proc.Terminal, s.TimeoutMillis)
+	if proc.Err != nil {
+		say(tagError, proc.Err.Error())
+	}
+	return p.conclude(r, state, expired, s.TimeoutMillis)
+}
+
+// process is a command that runs.
+type process interface {
+	Wait() native.State
+	Signal(sig unix.Signal) error
+}
+
+// forwarder has signals of this process sent to the command.
+type forwarder func(list ...unix.Signal)
+
+func forwardTo(proc *native.Process) forwarder {
+	pidfd, err := unix.PidfdOpen(proc.Pid, 0)
+	if err != nil { // the command has ended, or the kernel has no memory left
+		return func(...unix.Signal) {}
+	}
+	return func(list ...unix.Signal) { signals.Forward(pidfd, list...) }
+}
+
+// follow waits for a command while people, programs and the caller's terminal
+// have their way with it.
+func follow(proc process, forward forwarder, tty *terminal.Session, master *os.File, millis int64) (state native.State, expired bool) {
 	if tty != nil {
 		defer tty.Suspend() // also when something here panics
-		tty.Attach(proc.Terminal)
+		tty.Attach(master)
 	}
-	forwardSignals(proc, tty)
-	var net counters
-	if s.Network == spec.NetworkNone && !r.settledQuiet() {
-		net = openCounters(proc.Pid)
-	}
-	limit := sandbox.LimitTime(proc.Signal, s.TimeoutMillis)
-	state := wait(proc, tty, s.TimeoutMillis > 0)
-	expired := limit.Stop()
+	forwardSignals(proc, forward, tty)
+	limit := sandbox.LimitTime(proc.Signal, millis)
+	state = wait(proc, tty, millis > 0)
+	expired = limit.Stop()
 	if tty != nil {
 		tty.Close() // before anything is said
 		interruptJob(state, tty.Alone())
 	}
-	if proc.Err != nil {
-		say(tagError, proc.Err.Error())
-	}
+	return state, expired
+}
+
+// conclude says what there is to say at the end and returns the exit status.
+func (p *prepared) conclude(r *request, state native.State, expired bool, millis int64) int {
 	if p.report.monitor != nil {
 		p.report.monitor.show()
 	}
 	if !r.settledQuiet() {
 		p.report.show()
-		if state.Wait.Exited() && state.Wait.ExitStatus() != 0 && !expired && net.wasTried() {
+		if state.Wait.Exited() && state.Wait.ExitStatus() != 0 && !expired && p.net.wasTried() {
 			say(tagWarning, "the network is closed, and the command tried to use it; if that is why it failed: --allow-network")
 		}
 	}
 	if r.settledDebug() {
 		say(tagNote, "the command ended: "+describeState(state))
 	}
-	return exitStatus(state, expired, s.TimeoutMillis)
+	return exitStatus(state, expired, millis)
 }
 
 // wait returns how the command ended. When it stops, this process stops.
 // A command under a time limit could stop this process, and the limit with it,
 // so then it is left to stop alone.
-func wait(p *native.Process, tty *terminal.Session, limited bool) native.State {
+func wait(p process, tty *terminal.Session, limited bool) native.State {
 	for {
 		state := p.Wait()
 		if !state.Stopped() {
@@ -163,22 +191,18 @@ func interruptJob(state native.State, alone bool) {
 
 // forwardSignals passes on what people and programs send. What faults cause
 // stays this process's own.
-func forwardSignals(p *native.Process, tty *terminal.Session) {
-	pidfd, err := unix.PidfdOpen(p.Pid, 0)
-	if err != nil {
-		return // the command has ended, or the kernel has no memory left
-	}
-	signals.Forward(pidfd, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
+func forwardSignals(p process, forward forwarder, tty *terminal.Session) {
+	forward(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
 		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP)
 	if tty == nil {
-		signals.Forward(pidfd, unix.SIGCONT, unix.SIGWINCH)
+		forward(unix.SIGCONT, unix.SIGWINCH)
 		return
 	}
 	go followTerminal(p, tty)
 }
 
 // followTerminal does what signals about the caller's terminal ask for.
-func followTerminal(p *native.Process, tty *terminal.Session) {
+func followTerminal(p process, tty *terminal.Session) {
 	arrived := make(chan os.Signal, 16)
 	signal.Notify(arrived, unix.SIGWINCH, unix.SIGCONT)
 	tty.Resize() // it may have changed before

@@ -51,7 +51,7 @@ func verbs() []verb {
 		{name: "man", text: "the manual page, as roff", run: runMan},
 		{name: "help", args: "[VERB]", text: "this text", run: runHelp},
 		{name: "version", text: "the version", run: func(r *request) int { return r.plain(versionLine()) }},
-		{name: "box", text: "resident sandboxes (not in this version)", command: true, run: func(*request) int { return later("box", "resident sandboxes") }},
+		boxVerb(),
 		{name: "ws", text: "workspaces (not in this version)", command: true, run: func(*request) int { return later("ws", "workspaces") }},
 	}
 }

@@ -1,5 +1,5 @@
-// Command baileyd will be the server: the program that keeps sandboxes running and serves them over an API.
-// This version has none, and the command says so.
+// Command baileyd keeps sandboxes that stay. The command bailey starts it when
+// the first one is wanted, and it ends with the last.
 package main
 
 import (
@@ -9,17 +9,43 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/version"
 )
 
-const help = `baileyd keeps sandboxes running and serves them over an API.
-This version has no server yet.
+const help = `baileyd keeps sandboxes that stay between commands. There is nothing to start
+by hand: the command bailey does, for the first "bailey --keep NAME -- CMD".
 
+  baileyd keeper      keep sandboxes, for who hands over a socket
   baileyd --version   print the version
   baileyd --help      print this text
 `
+
+// Exit status for every error of Bailey's own.
+const exitOwn = 125
 
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	return version.Placeholder("baileyd", "server", help, args, stdout, stderr)
+	word := ""
+	if len(args) == 1 {
+		word = args[0]
+	}
+	switch word {
+	case "keeper":
+		if err := keep(); err != nil {
+			return answer(stderr, "baileyd: "+err.Error()+"\n", exitOwn)
+		}
+		return 0
+	case "-v", "--version", "version":
+		return answer(stdout, version.Line("baileyd"), 0)
+	case "-h", "--help", "help":
+		return answer(stdout, help, 0)
+	}
+	return answer(stderr, "baileyd: there is nothing to start by hand; see: baileyd --help\n", exitOwn)
+}
+
+func answer(to io.Writer, text string, status int) int {
+	if _, err := io.WriteString(to, text); err != nil {
+		return exitOwn
+	}
+	return status
 }

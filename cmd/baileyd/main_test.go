@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-func TestItSaysThatThereIsNoServerYet(t *testing.T) {
+func TestItSaysWhatItIsFor(t *testing.T) {
 	for _, c := range []struct {
 		args   []string
 		status int
 		want   string
 	}{
-		{nil, 125, "no server yet"},
-		{[]string{"serve", "--help"}, 125, "no server yet"},
-		{[]string{"--help"}, 0, "no server yet"},
+		{nil, 125, "nothing to start by hand"},
+		{[]string{"serve", "--help"}, 125, "nothing to start by hand"},
+		{[]string{"--help"}, 0, "bailey --keep NAME"},
 		{[]string{"--version"}, 0, "baileyd "},
 	} {
 		var out, errs strings.Builder

@@ -41,6 +41,8 @@ type Broker struct {
 	turn      sync.Mutex   // held by the one that waits, unless endsAlone
 	wake      int          // readable once Close was called, unless endsAlone
 	once      sync.Once    // for shut
+	closed    sync.Once    // for Close
+	attendant *attendant   // nil unless Attend was called
 	prepared  sync.Once
 	err       error // of prepare
 }
@@ -118,7 +120,8 @@ func (b *Broker) open() (err error) {
 	if b.self, err = unix.Open("/proc/self/fd", dir, 0); err != nil {
 		return fmt.Errorf("broker: open /proc/self/fd: %w", err)
 	}
-	if b.endsAlone = kernelAtLeast(6, 11); !b.endsAlone {
+	// A worker that must not wait for ever takes calls in turn as well.
+	if b.endsAlone = kernelAtLeast(6, 11) && b.attendant == nil; !b.endsAlone {
 		if b.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 			return os.NewSyscallError("eventfd", err)
 		}
@@ -145,8 +148,10 @@ func kernelAtLeast(major, minor int) bool {
 // Close ends the broker, after Serve has returned. Calls that wait, and later
 // ones, fail with ENOSYS. What workers are busy with they finish.
 func (b *Broker) Close() {
-	b.shut()
-	b.leave()
+	b.closed.Do(func() {
+		b.shut()
+		b.leave()
+	})
 }
 
 func (b *Broker) shut() {
@@ -155,6 +160,7 @@ func (b *Broker) shut() {
 		if b.wake >= 0 {
 			_, _ = unix.Write(b.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		}
+		b.attendant.dismiss()
 	})
 }
 
@@ -279,11 +285,20 @@ func (b *Broker) startWorker() {
 	go func() {
 		defer b.leave()
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if w, err := b.newThread(); err == nil {
+		w, err := b.newThread()
+		if err == nil {
 			w.run()
-		} else if b.workers.Add(-1) == 0 {
+		}
+		if err == nil && b.attendant == nil {
+			return
+		}
+		if b.workers.Add(-1) > 0 {
+			return
+		}
+		if err != nil {
 			b.shut()
 		}
+		b.attendant.resume(err)
 	}()
 }
 
@@ -323,7 +338,7 @@ func (w *worker) take() (n notification, ok bool) {
 		switch {
 		case n.id != 0:
 			return n, true
-		case w.isOver() || w.isEnded():
+		case w.isOver() || w.isEnded() || w.attendant != nil:
 			return n, false
 		}
 	}
@@ -336,7 +351,7 @@ func (w *worker) takeInTurn(n *notification) {
 	w.turn.Lock()
 	defer w.turn.Unlock()
 	fds := []unix.PollFd{{Fd: int32(w.listener), Events: unix.POLLIN}, {Fd: int32(w.wake), Events: unix.POLLIN}}
-	if _, err := unix.Poll(fds, -1); err == nil && fds[0].Revents&unix.POLLIN != 0 {
+	if _, err := unix.Poll(fds, w.attendant.patience()); err == nil && fds[0].Revents&unix.POLLIN != 0 {
 		w.listener.receive(n)
 	}
 }

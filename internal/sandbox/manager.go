@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/host"
@@ -115,17 +116,26 @@ func (m *Manager) Dir() string { return m.facts.Caller.Dir }
 // Compile decides what the policy means for one command.
 func (m *Manager) Compile(argv []string) (*spec.Spec, error) {
 	if m.loaded == nil {
-		return nil, errors.New("the manager is not initialised")
+		return nil, errNotInitialized
 	}
+	if err := checkArgv(argv); err != nil {
+		return nil, err
+	}
+	return spec.Compile(m.loaded.Policy, m.facts, spec.Command{Argv: argv})
+}
+
+var errNotInitialized = errors.New("the manager is not initialised")
+
+func checkArgv(argv []string) error {
 	if len(argv) == 0 || argv[0] == "" {
-		return nil, errors.New("no command")
+		return errors.New("no command")
 	}
 	for _, a := range argv {
 		if strings.IndexByte(a, 0) >= 0 {
-			return nil, fmt.Errorf("argument %q holds a NUL byte", a)
+			return fmt.Errorf("argument %q holds a NUL byte", a)
 		}
 	}
-	return spec.Compile(m.loaded.Policy, m.facts, spec.Command{Argv: argv})
+	return nil
 }
 
 // Wrap returns an argv that runs a command under this Manager's policy: any
@@ -172,9 +182,22 @@ func ConfigHome(home string) string { return baseDir("XDG_CONFIG_HOME", home, ".
 // StateHome is where the trust store lives.
 func StateHome(home string) string { return baseDir("XDG_STATE_HOME", home, ".local/state") }
 
+// RuntimeDir is where the socket to resident sandboxes is: in the user's runtime
+// directory, or where there is none, in one of its own.
+func RuntimeDir() string {
+	uid := os.Geteuid()
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "bailey")
+	}
+	if uid == 0 {
+		return "/run/bailey"
+	}
+	return "/tmp/bailey-" + strconv.Itoa(uid)
+}
+
 // OwnDirs are the directories whose content decides what later runs may do.
 func OwnDirs(home string) []string {
-	return []string{filepath.Join(ConfigHome(home), "bailey"), filepath.Join(StateHome(home), "bailey")}
+	return []string{filepath.Join(ConfigHome(home), "bailey"), filepath.Join(StateHome(home), "bailey"), RuntimeDir()}
 }
 
 // baseDir follows the XDG rules: a relative value counts as unset. Without a

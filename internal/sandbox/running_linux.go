@@ -13,9 +13,8 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
-// Running is a command in its sandbox, for programs that go on with other
-// things meanwhile.
-type Running struct {
+// alone is a command in a sandbox of its own.
+type alone struct {
 	mu    sync.Mutex
 	proc  *native.Process // nil once it has ended
 	pid   int
@@ -24,18 +23,10 @@ type Running struct {
 	limit *Limit
 }
 
-// State is how a command ended.
-type State struct {
-	Code     int  // exit status, or -1
-	Signal   int  // the signal that ended it, or 0
-	Killed   bool // the sandbox was ended from outside
-	TimedOut bool // the policy's timeout ended it
-}
-
 // Launch starts the command of a Spec. A thread is set apart for the sandbox,
 // which would otherwise die with whichever thread started it.
-func Launch(s *spec.Spec, streams [3]*os.File) (*Running, error) {
-	r := &Running{done: make(chan struct{})}
+func Launch(s *spec.Spec, streams [3]*os.File) (Running, error) {
+	r := &alone{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the broker makes the thread unfit for others
@@ -92,7 +83,7 @@ func (l *Limit) Stop() bool {
 
 // wait collects the end. The process is forgotten before its number can be
 // given to another.
-func (r *Running) wait(proc *native.Process) {
+func (r *alone) wait(proc *native.Process) {
 	for {
 		st := proc.Peek()
 		if st.Stopped() {
@@ -109,17 +100,13 @@ func (r *Running) wait(proc *native.Process) {
 	}
 }
 
-// Done is closed when the sandbox has ended and nothing of it is left.
-func (r *Running) Done() <-chan struct{} { return r.done }
+func (r *alone) Done() <-chan struct{} { return r.done }
 
-// Pid is process 1 of the sandbox, in the caller's numbering.
-func (r *Running) Pid() int { return r.pid }
+func (r *alone) Pid() int { return r.pid }
 
-// State is how the command ended; it is valid once Done is closed.
-func (r *Running) State() State { return r.state }
+func (r *alone) State() State { return r.state }
 
-// Signal passes a signal on to the command. After its end it does nothing.
-func (r *Running) Signal(sig unix.Signal) error {
+func (r *alone) Signal(sig unix.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.proc == nil {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// target is the pidfd of the process that gets the signals.
+// target is the pidfd of the process that gets the signals, or the descriptor
+// that gets their numbers.
 //
 //lint:ignore U1000 the handler reads it
 var target int32
@@ -22,12 +23,22 @@ var target int32
 // had ignored stays ignored, where the Go runtime has left that so: SIGHUP and
 // SIGINT.
 func Forward(pidfd int, list ...unix.Signal) {
-	target = int32(pidfd)
+	handle(pidfd, handlerAddr(), list)
+}
+
+// Tell writes the number of every one of the signals that arrives from now on to
+// a descriptor, as one byte.
+func Tell(fd int, list ...unix.Signal) {
+	handle(fd, tellerAddr(), list)
+}
+
+func handle(fd int, handler uintptr, list []unix.Signal) {
+	target = int32(fd)
 	for _, sig := range list {
 		if old := swap(sig, nil); old.handler == ignored {
 			continue
 		}
-		action := forwarding()
+		action := actionOf(handler)
 		swap(sig, &action)
 	}
 }
@@ -56,5 +67,7 @@ func swap(sig unix.Signal, to *action) (old action) {
 	return old
 }
 
-// handlerAddr is the address of the code that the kernel calls.
+// handlerAddr and tellerAddr are addresses of code that the kernel calls.
 func handlerAddr() uintptr
+
+func tellerAddr() uintptr

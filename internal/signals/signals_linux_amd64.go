@@ -1,9 +1,9 @@
 package signals
 
-func forwarding() action {
+func actionOf(handler uintptr) action {
 	const hasRestorer = 0x04000000
 	return action{
-		handler: uint64(handlerAddr()), flags: onStack | restart | hasRestorer, restorer: uint64(restorerAddr()),
+		handler: uint64(handler), flags: onStack | restart | hasRestorer, restorer: uint64(restorerAddr()),
 		mask: ^uint64(0),
 	}
 }

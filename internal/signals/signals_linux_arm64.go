@@ -1,5 +1,5 @@
 package signals
 
-func forwarding() action {
-	return action{handler: uint64(handlerAddr()), flags: onStack | restart, mask: ^uint64(0)}
+func actionOf(handler uintptr) action {
+	return action{handler: uint64(handler), flags: onStack | restart, mask: ^uint64(0)}
 }

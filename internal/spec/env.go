@@ -29,24 +29,48 @@ func (c *compiler) searchPath() {
 	if len(c.command.Argv) == 0 {
 		return
 	}
-	name := c.command.Argv[0]
+	// What the host does not have the sandbox cannot have either, and an attempt
+	// to execute costs ten times a look.
+	c.spec.Exec = candidates(c.command.Argv[0], c.search, func(file string) bool {
+		_, err := c.facts.Lstat(file)
+		return err == nil
+	})
+}
+
+// candidates are the files to try as a program: those that may exist, or all so
+// that the error is the one everybody knows.
+func candidates(name string, path []string, mayExist func(file string) bool) []string {
 	if strings.Contains(name, "/") {
-		c.spec.Exec = []string{name}
-		return
+		return []string{name}
 	}
-	var all []string
-	for _, dir := range c.search {
+	var all, found []string
+	for _, dir := range path {
 		file := strings.TrimRight(dir, "/") + "/" + name
 		all = append(all, file)
-		// What the host does not have the sandbox cannot have either, and an
-		// attempt to execute costs ten times a look.
-		if _, err := c.facts.Lstat(file); err == nil {
-			c.spec.Exec = append(c.spec.Exec, file)
+		if mayExist(file) {
+			found = append(found, file)
 		}
 	}
-	if len(c.spec.Exec) == 0 {
-		c.spec.Exec = all
+	if len(found) == 0 {
+		return all
 	}
+	return found
+}
+
+// Programs lists the files to try as a program in a sandbox that stands already.
+// Of exists it is asked what the host has; what the sandbox may have made for
+// itself is tried in any case.
+func (s *Spec) Programs(name string, exists func(file string) bool) []string {
+	var path []string
+	for _, v := range s.Env {
+		if value, ok := strings.CutPrefix(v, "PATH="); ok {
+			path = strings.Split(value, ":")
+		}
+	}
+	return candidates(name, path, func(file string) bool {
+		_, m := s.Access(file)
+		return m == nil || m.Kind == Tmpfs || m.Kind == Private || exists(file)
+	})
 }
 
 // variable returns a variable of the caller. The last of several counts, as for

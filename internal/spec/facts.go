@@ -81,6 +81,9 @@ type MountPoint struct {
 // Command is what is to be run.
 type Command struct {
 	Argv []string
+	// Later says that there is none yet: the sandbox stays, and commands come
+	// while it stands.
+	Later bool
 }
 
 // lookups asks Facts each question about a path once: policies name many paths

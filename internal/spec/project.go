@@ -3,12 +3,14 @@ package spec
 import (
 	"path"
 	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // locateCaller finds the home, working and project directories. It reports
 // false if there is nothing to go on from.
 func (c *compiler) locateCaller() bool {
-	if len(c.command.Argv) == 0 || c.command.Argv[0] == "" {
+	if !c.command.Later && (len(c.command.Argv) == 0 || c.command.Argv[0] == "") {
 		c.refuse("command", "", "there is no program to run", "name one after --")
 	}
 	for _, a := range c.command.Argv {
@@ -163,10 +165,10 @@ func (c *compiler) workingDir() {
 	}
 	if m != nil && (m.Kind == Hide || m.Kind == Dev) {
 		c.spec.Dir = "/"
-		c.warn("the working directory " + printable(c.dir) + " is not granted; the command starts in /")
+		c.warn("the working directory " + plain.Text(c.dir) + " is not granted; the command starts in /")
 		return
 	}
 	c.spec.Mounts = append(c.spec.Mounts, Mount{Kind: Dir, Target: c.dir, Why: "working directory"})
 	c.spec.Mounts = sortMounts(c.spec.Mounts)
-	c.warn("the working directory " + printable(c.dir) + " is not granted; it is empty inside")
+	c.warn("the working directory " + plain.Text(c.dir) + " is not granted; it is empty inside")
 }

@@ -147,3 +147,13 @@ type Rlimit struct {
 	Name  string `json:"name"` // "nofile", "nproc", "core"
 	Value uint64 `json:"value"`
 }
+
+// Box returns the Spec without its command: what is left is the sandbox, and the
+// same for every command that may run in it.
+func (s *Spec) Box() *Spec {
+	box := *s
+	box.Argv, box.Exec, box.Env, box.Dir = nil, nil, nil, ""
+	box.TimeoutMillis = 0
+	box.Warnings, box.DroppedEnv, box.OmittedEnv = nil, nil, nil
+	return &box
+}

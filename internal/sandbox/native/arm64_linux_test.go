@@ -1,7 +1,6 @@
 package native
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -89,13 +88,14 @@ func emulate(t *testing.T, file, line string) []uint32 {
 	}
 	var got []uint32
 	for {
-		var msg uint32
-		if err := binary.Read(r, binary.LittleEndian, &msg); err != nil {
+		var buf [messageSize]byte
+		if _, err := io.ReadFull(r, buf[:]); err != nil {
 			if !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
 			break
 		}
+		msg := decodeMessage(buf[:]).what
 		// Whether it was seen to go on depends on when it ended.
 		if !unix.WaitStatus(msg).Continued() {
 			got = append(got, msg)

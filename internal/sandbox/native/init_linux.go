@@ -31,7 +31,15 @@ type initParams struct {
 	exec     []string // programs to try, in order
 	terminal int      // descriptor of the command's terminal, or -1
 	sigmask  uint64   // the command's blocked signals
+	resident bool     // it waits for requests, and the rest is not used
 }
+
+// Flags of a command, and of process 1.
+const (
+	flagTerminal = 1 << iota // the command has a terminal
+	flagSession              // it is started by a session of its own
+	flagResident             // process 1 waits for requests
+)
 
 // image returns a complete ELF program: headers, parameters, the code of
 // process 1, and the candidates' names.
@@ -70,8 +78,11 @@ func image(p initParams) []byte {
 
 	par := img[paramsAt:]
 	le.PutUint64(par[0:], uint64(imageBase+table))
-	if p.terminal >= 0 {
-		le.PutUint64(par[8:], 1)
+	switch {
+	case p.resident:
+		le.PutUint64(par[8:], flagResident)
+	case p.terminal >= 0:
+		le.PutUint64(par[8:], flagTerminal)
 		le.PutUint64(par[48:], uint64(p.terminal))
 	}
 	le.PutUint64(par[16:], p.sigmask)

@@ -3,8 +3,11 @@
 // The same as for amd64; see there.
 //
 //	R19 parameters   R20 argv   R21 envp   R22 scratch memory   R23 the command's pid
+//	of a resident: R25 slots in use; R26 where the pids in them stand
 
 #define SYS(n) MOVD $n, R8; SVC
+
+#define SEND MOVD $3, R0; ADD $16, R22, R1; MOVD $16, R2; SYS(64)
 
 TEXT ·initCode(SB), NOSPLIT|NOFRAME, $0
 	MOVD $0x20, R19
@@ -51,6 +54,10 @@ TEXT ·initCode(SB), NOSPLIT|NOFRAME, $0
 
 	SYS(157) // setsid
 	MOVD 8(R19), R0
+	TBNZ $2, R0, resident
+
+session:
+	MOVD 8(R19), R0
 	TBZ  $0, R0, fork
 	MOVD 48(R19), R0
 	MOVD $0x540e, R1 // TIOCSCTTY
@@ -69,6 +76,12 @@ fork:
 	SYS(220) // clone
 	CBNZ R0, parent
 
+	MOVD 8(R19), R0
+	TBZ  $1, R0, command
+	MOVD $1, R0 // PR_SET_PDEATHSIG
+	MOVD $9, R1
+	SYS(167)
+command:
 	MOVD $0, R0
 	MOVD $0, R1
 	SYS(154) // setpgid
@@ -115,13 +128,12 @@ parent:
 	BLE  forkfailed
 	MOVWU 12(R22), R0
 	CBNZ R0, execfailed
-	MOVD $2, R0
-	LSL  $16, R0
-	MOVW R0, (R22)
-	MOVD $3, R0
-	MOVD R22, R1
-	MOVD $4, R2
-	SYS(64)
+	MOVD 56(R19), R0
+	MOVW R0, 16(R22)
+	MOVD $0x20000, R0
+	MOVW R0, 20(R22)
+	MOVW R23, 24(R22)
+	SEND
 
 	MOVD $0, R0
 	SYS(57)
@@ -141,7 +153,8 @@ wait:
 	CMP  $0, R0
 	BLE  wait
 	MOVWU 80(R22), R1
-	CBNZ R1, wait
+	CMP  $1, R1
+	BHI  wait
 	MOVD R0, R1
 	MOVD R23, R0
 	CMP  $31, R1
@@ -166,10 +179,11 @@ reap:
 	BLE  wait
 	CMP  R23, R0
 	BNE  reap
-	MOVD $3, R0
-	MOVD R22, R1
-	MOVD $4, R2
-	SYS(64)
+	MOVD 56(R19), R0
+	MOVW R0, 16(R22)
+	MOVWU (R22), R0
+	MOVW R0, 20(R22)
+	SEND
 	MOVWU (R22), R0
 	MOVD $0xffff, R1
 	CMP  R1, R0 // continued
@@ -184,17 +198,265 @@ forkfailed:
 	MOVW R0, 8(R22)
 execfailed:
 	MOVWU 8(R22), R0
-	MOVD $1, R1
-	LSL  $16, R1
-	ORR  R1, R0
-	MOVW R0, (R22)
-	MOVD $3, R0
-	MOVD R22, R1
-	MOVD $4, R2
-	SYS(64)
+	ORR  $0x10000, R0
+	MOVW R0, 20(R22)
+	MOVD 56(R19), R0
+	MOVW R0, 16(R22)
+	SEND
 die:
 	MOVD $0, R0
 	SYS(94) // exit_group
+
+resident:
+	SUB  $4096, R22, R26
+	MOVD $0, R25
+	MOVD $0x10000, R0 // SIGCHLD
+	MOVD R0, 64(R22)
+	MOVD $-1, R0
+	ADD  $64, R22, R1
+	MOVD $8, R2
+	MOVD $0x80000, R3 // SFD_CLOEXEC
+	SYS(74) // signalfd4
+	TBNZ $31, R0, die
+	MOVW R0, 200(R22)
+	MOVD $1, R0 // POLLIN
+	MOVW R0, 196(R22)
+	MOVW R0, 204(R22)
+	MOVD $3, R0
+	MOVW R0, 192(R22)
+	MOVD $-1, R0
+	MOVW R0, 16(R22)
+	MOVD $0x20000, R0
+	MOVW R0, 20(R22)
+	SEND
+
+next:
+	ADD  $192, R22, R0
+	MOVD $2, R1
+	MOVD $0, R2
+	MOVD $0, R3
+	MOVD $0, R4
+	SYS(73) // ppoll
+	MOVHU 206(R22), R0
+	CBZ  R0, request
+	MOVWU 200(R22), R0
+	ADD  $64, R22, R1
+	MOVD $128, R2
+	SYS(63) // read
+
+child:
+	MOVD $-1, R0
+	MOVD R22, R1
+	MOVD $11, R2 // WNOHANG | WUNTRACED | WCONTINUED
+	MOVD $0, R3
+	SYS(260) // wait4
+	CMP  $0, R0
+	BLE  request
+	MOVD $0, R1
+find:
+	CMP  R25, R1
+	BHS  child // an orphan
+	LSL  $2, R1, R2
+	ADD  R26, R2
+	MOVWU (R2), R3
+	AND  $0x7fffffff, R3, R4
+	CMP  R4, R0
+	BEQ  found
+	ADD  $1, R1
+	B    find
+found:
+	MOVWU (R22), R4
+	MOVD $0xffff, R5
+	CMP  R5, R4 // continued
+	BEQ  alive
+	AND  $0xff, R4, R5
+	CMP  $0x7f, R5 // stopped
+	BEQ  alive
+	MOVW ZR, (R2)
+	TBZ  $31, R3, tell
+	CBZ  R4, child // a session that was killed could tell nothing
+tell:
+	MOVW R1, 16(R22)
+	MOVW R4, 20(R22)
+	MOVW R0, 24(R22)
+	SEND
+	B    child
+alive:
+	TBZ  $31, R3, tell
+	B    child
+
+request:
+	MOVHU 198(R22), R0
+	CBZ  R0, next
+	ADD  $320, R22, R0
+	MOVD R0, 208(R22) // struct iovec
+	MOVD $16, R0
+	MOVD R0, 216(R22)
+	MOVD ZR, 224(R22) // struct msghdr
+	MOVD ZR, 232(R22)
+	ADD  $208, R22, R0
+	MOVD R0, 240(R22)
+	MOVD $1, R0
+	MOVD R0, 248(R22)
+	ADD  $288, R22, R0
+	MOVD R0, 256(R22)
+	MOVD $32, R0
+	MOVD R0, 264(R22)
+	MOVD ZR, 272(R22)
+	MOVD ZR, 288(R22)
+	MOVD $3, R0
+	ADD  $224, R22, R1
+	MOVD $0x40000100, R2 // MSG_CMSG_CLOEXEC | MSG_WAITALL
+	SYS(212) // recvmsg
+	CMP  $16, R0
+	BNE  die // the owner is gone
+	MOVWU 324(R22), R1
+	CMP  $1024, R1
+	BHS  die
+	LSL  $2, R1, R2
+	ADD  R26, R2
+	MOVWU 320(R22), R0
+	CMP  $1, R0
+	BEQ  run
+	CMP  $2, R0
+	BNE  die
+
+	MOVWU (R2), R0
+	MOVWU 328(R22), R3
+	AND  $0xff, R3, R1
+	CBZ  R0, next // it has ended
+	TBNZ $31, R0, one // the session knows whom it concerns
+	TBZ  $8, R3, one
+	NEG  R0, R0
+	SYS(129) // kill
+	B    next
+one:
+	AND  $0x7fffffff, R0
+	SYS(129)
+	B    next
+
+run:
+	MOVD 288(R22), R0
+	CMP  $28, R0 // three descriptors
+	BNE  die
+	MOVD $0x40000000, R0
+	MOVWU 332(R22), R1
+	MOVD $3, R2
+	MOVD $0x100022, R3 // MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
+	MOVD $-1, R4
+	MOVD $0, R5
+	SYS(222) // mmap
+	MOVD $0x40000000, R19
+	CMP  R19, R0
+	BNE  die
+	MOVD $3, R0
+	MOVD R19, R1
+	MOVWU 332(R22), R2
+	MOVD $0x100, R3 // MSG_WAITALL
+	MOVD $0, R4
+	MOVD $0, R5
+	SYS(207) // recvfrom
+	MOVWU 332(R22), R2
+	CMP  R2, R0
+	BNE  die
+	MOVD 64(R19), R20
+	MOVD 72(R19), R21
+	MOVD $2, R0
+	MOVW R0, 8(R22)
+	MOVW ZR, 12(R22)
+	MOVD 8(R19), R24
+	MOVD $0x4111, R0 // CLONE_VM | CLONE_VFORK | SIGCHLD
+	TBZ  $0, R24, start
+	MOVD $0x11, R0 // a session outlives this request
+start:
+	MOVD $0, R1
+	MOVD $0, R2
+	MOVD $0, R3
+	MOVD $0, R4
+	SYS(220) // clone
+	CBZ  R0, begin
+
+	MOVD R0, R23
+	MOVWU 304(R22), R0
+	SYS(57) // close
+	MOVWU 308(R22), R0
+	SYS(57)
+	MOVWU 312(R22), R0
+	SYS(57)
+	MOVD $0x40000000, R0
+	MOVWU 332(R22), R1
+	SYS(215) // munmap
+	MOVWU 324(R22), R1
+	MOVW R1, 16(R22)
+	MOVW R23, 24(R22)
+	TBNZ $63, R23, unstarted
+	MOVWU 12(R22), R0
+	CBNZ R0, unexecuted
+	CMP  R25, R1
+	BLO  known
+	ADD  $1, R1, R25
+known:
+	LSL  $2, R1
+	ADD  R26, R1
+	MOVW R23, (R1)
+	TBZ  $0, R24, started
+	ORR  $0x80000000, R23
+	MOVW R23, (R1)
+	B    next
+started:
+	MOVD $0x20000, R0
+	MOVW R0, 20(R22)
+	SEND
+	B    next
+unexecuted:
+	MOVD R23, R0
+	MOVD R22, R1
+	MOVD $0, R2
+	MOVD $0, R3
+	SYS(260) // wait4
+	MOVWU 8(R22), R0
+	B    refuse
+unstarted:
+	NEG  R23, R0
+refuse:
+	ORR  $0x10000, R0
+	MOVW R0, 20(R22)
+	SEND
+	B    next
+
+begin:
+	MOVWU 304(R22), R0
+	MOVD $0, R1
+	MOVD $0, R2
+	SYS(24) // dup3
+	MOVWU 308(R22), R0
+	MOVD $1, R1
+	SYS(24)
+	MOVWU 312(R22), R0
+	MOVD $2, R1
+	SYS(24)
+	MOVD 88(R19), R0
+	TBNZ $63, R0, enter
+	SYS(166) // umask
+enter:
+	MOVD 80(R19), R0
+	CBZ  R0, entered
+	SYS(49) // chdir
+	TBNZ $63, R0, nowhere
+entered:
+	TBZ  $0, R24, command
+	MOVD $4, R0
+	MOVD $0xffffffff, R1
+	MOVD $0, R2
+	SYS(436) // close_range
+	SYS(157) // setsid
+	B    session
+nowhere:
+	NEG  R0, R0
+	ORR  $0x40000, R0
+	MOVW R0, 8(R22)
+	TBNZ $0, R24, execfailed
+	B    notfound
 	WORD $0xe4e711ba
 	WORD $0xe4e711ba
 

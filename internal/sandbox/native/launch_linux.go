@@ -90,6 +90,8 @@ type launcher struct {
 	builder
 	spec    *spec.Spec
 	tty     *Terminal
+	stays   bool   // it is a resident sandbox
+	files   uint64 // soft limit of open files, or 0
 	abi     int
 	streams [3]uint64 // landlock rights on the streams' own files
 }
@@ -427,6 +429,11 @@ func (l *launcher) leaveHost(umask cell) {
 }
 
 func (l *launcher) limits() {
+	if lim := new(unix.Rlimit); l.files > 0 && unix.Getrlimit(unix.RLIMIT_NOFILE, lim) == nil {
+		l.begin(WallLimits, "restore the limit of open files", "", "")
+		lim.Cur = min(l.files, lim.Max)
+		l.call(unix.SYS_PRLIMIT64, num(0), num(unix.RLIMIT_NOFILE), l.ptr(unsafe.Pointer(lim)), num(0))
+	}
 	for _, r := range l.spec.Rlimits {
 		l.begin(WallLimits, "limit", r.Name, "")
 		lim := &unix.Rlimit{Cur: r.Value, Max: r.Value}
@@ -509,10 +516,14 @@ func families(names []string) []uint32 {
 }
 
 // exec becomes process 1. It gets the command's argv and environment, which it
-// hands on.
+// hands on. That of a resident sandbox gets them with each command.
 func (l *launcher) exec() {
 	l.begin(WallInit, "execute process 1", "", "")
-	l.call(unix.SYS_EXECVEAT, num(fdInit), l.str(""), l.vector(l.spec.Argv), l.vector(l.spec.Env), num(unix.AT_EMPTY_PATH))
+	argv, env := l.spec.Argv, l.spec.Env
+	if l.stays {
+		argv, env = []string{"bailey-init"}, nil
+	}
+	l.call(unix.SYS_EXECVEAT, num(fdInit), l.str(""), l.vector(argv), l.vector(env), num(unix.AT_EMPTY_PATH))
 }
 
 // open opens a path below a directory without following any symbolic link. A

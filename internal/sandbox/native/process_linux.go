@@ -32,6 +32,12 @@ type Options struct {
 	// Observe, if not nil, is called for each look at files that a Spec with
 	// Broker.Observe makes visible, from several threads.
 	Observe func(broker.Observation)
+
+	// Files, if not 0, is the soft limit of open files that commands get, where
+	// the launching program has changed its own.
+	Files uint64
+
+	resident bool // see Open
 }
 
 // Process is a running sandbox, seen from outside.
@@ -45,6 +51,7 @@ type Process struct {
 
 	pidfd  int
 	status int // pipe from process 1
+	umask  int
 	broker *broker.Broker
 	trace  *trace.Log
 
@@ -63,11 +70,27 @@ type State struct {
 // Stopped reports whether the command was only stopped, and may go on.
 func (s State) Stopped() bool { return !s.Killed && s.Wait.Stopped() }
 
-// What process 1 sends besides wait statuses.
+// message is what process 1 tells: what happened to the command in a slot, of
+// which a sandbox for one command has only the first.
+type message struct {
+	slot uint32
+	what uint32 // a wait status, or one of the following
+	pid  uint32 // inside
+}
+
+const messageSize = 16 // four bytes are spare
+
+// What happened besides a wait status.
 const (
-	msgExecFailed = 0x10000
+	msgExecFailed = 0x10000 // plus the error
 	msgStarted    = 0x20000
+	msgNoDir      = 0x40000 // with msgExecFailed: its directory could not be entered
 )
+
+func decodeMessage(b []byte) message {
+	ne := binary.NativeEndian
+	return message{ne.Uint32(b), ne.Uint32(b[4:]), ne.Uint32(b[8:])}
+}
 
 func cloneAndRun(flags, stack uintptr, pidfd *int32, first, end uintptr, f *failure) (pid int)
 
@@ -196,6 +219,7 @@ func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
 	}
 	e.pipes.closeChild()
 	closeAll(&e.pipes.release, &e.pipes.socket)
+	e.proc.umask = int(*e.umask)
 	return e.proc, nil
 }
 
@@ -213,23 +237,33 @@ func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
 	}
 	l := &launcher{
 		builder: builder{plan: newPlan(512), trace: e.o.Trace, tree: e.prelude.tree},
-		spec:    s, tty: e.o.Terminal, abi: abi,
+		spec:    s, tty: e.o.Terminal, stays: e.o.resident, files: e.o.Files, abi: abi,
 	}
-	for i, f := range e.o.Streams {
-		access, err := streamRights(int(f.Fd()))
-		if err == nil && isTruncatable(access, abi) {
+	var err error
+	if l.streams, err = checkStreams(s, e.o.Streams, abi); err != nil {
+		return nil, err
+	}
+	l.build(e.umask)
+	return l, writeInit(e.pipes.in.init, initParams{
+		exec: s.Exec, terminal: e.o.Terminal.stream(), sigmask: currentMask(), resident: e.o.resident,
+	})
+}
+
+// checkStreams returns the Landlock rights of a command's streams.
+func checkStreams(s *spec.Spec, streams [3]*os.File, abi int) (rights [3]uint64, err error) {
+	for i, f := range streams {
+		rights[i], err = streamRights(int(f.Fd()))
+		if err == nil && isTruncatable(rights[i], abi) {
 			err = ErrTruncatable
 		}
 		if err == nil {
-			err = checkStream(s, int(f.Fd()), access)
+			err = checkStream(s, int(f.Fd()), rights[i])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", [...]string{"stdin", "stdout", "stderr"}[i], err)
+			return rights, fmt.Errorf("%s: %w", [...]string{"stdin", "stdout", "stderr"}[i], err)
 		}
-		l.streams[i] = access
 	}
-	l.build(e.umask)
-	return l, writeInit(e.pipes.in.init, initParams{exec: s.Exec, terminal: e.o.Terminal.stream(), sigmask: currentMask()})
+	return rights, nil
 }
 
 // run lets the child go on with the rest, and waits for the command to run.
@@ -259,8 +293,8 @@ func (e *Embryo) run(l *launcher) error {
 		return l.failed(e.fail)
 	case !ok:
 		return &LaunchError{Step: "start process 1", Errno: unix.ECHILD, Wall: WallInit}
-	case msg&msgExecFailed != 0:
-		return &ExecError{Name: l.spec.Argv[0], Errno: unix.Errno(msg &^ msgExecFailed)}
+	case msg.what&msgExecFailed != 0:
+		return &ExecError{Name: l.spec.Argv[0], Errno: unix.Errno(msg.what &^ msgExecFailed)}
 	}
 	e.prelude.report()
 	l.report()
@@ -277,6 +311,9 @@ func (e *Embryo) startBroker() {
 	}
 	if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {
 		b.Listen(fd, uint32(*e.umask))
+		if e.o.resident {
+			b.Attend()
+		}
 		return
 	}
 	b.Close()
@@ -302,7 +339,7 @@ func (p *Process) Peek() State {
 		if !ok {
 			return State{Killed: true}
 		}
-		if ws := unix.WaitStatus(msg); !ws.Continued() {
+		if ws := unix.WaitStatus(msg.what); !ws.Continued() {
 			return State{Wait: ws}
 		}
 	}
@@ -330,24 +367,24 @@ func (p *Process) Kill() error { return p.Signal(unix.SIGKILL) }
 
 // read returns the next message of process 1, and false when it has ended.
 // While it waits it answers what the sandbox asks.
-func (p *Process) read() (uint32, bool) {
+func (p *Process) read() (message, bool) {
 	if p.running && !p.settled {
 		p.settle()
 	}
-	if p.broker != nil {
+	if p.broker != nil && !p.broker.Attends() {
 		if err := p.broker.Serve(p.status); err != nil {
 			p.Err = err
 			p.broker.Close() // nothing is decided any more, so nothing is allowed
 			p.broker = nil
 		}
 	}
-	var buf [4]byte
+	var buf [messageSize]byte
 	for {
 		n, err := unix.Read(p.status, buf[:])
 		if err == unix.EINTR {
 			continue
 		}
-		return binary.NativeEndian.Uint32(buf[:]), err == nil && n == len(buf)
+		return decodeMessage(buf[:]), err == nil && n == len(buf)
 	}
 }
 
@@ -395,7 +432,13 @@ func openPipes(o Options) (*pipes, error) {
 		p.in.stdio[i] = int(f.Fd())
 	}
 	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+	if o.resident {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return p, os.NewSyscallError("socketpair", err)
+		}
+		fds = pair
+	} else if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return p, os.NewSyscallError("pipe2", err)
 	}
 	p.status, p.in.status = fds[0], fds[1]

@@ -117,8 +117,8 @@ func TestStopAndContinueAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A stop signal wipes out a continue that is still on its way.
-		if msg, ok := p.read(); !ok || !unix.WaitStatus(msg).Continued() {
-			t.Fatalf("got %#x, %v, want a continue", msg, ok)
+		if msg, ok := p.read(); !ok || !unix.WaitStatus(msg.what).Continued() {
+			t.Fatalf("got %#x, %v, want a continue", msg.what, ok)
 		}
 	}
 	if err := p.Signal(unix.SIGTERM); err != nil {

@@ -1,0 +1,64 @@
+package bailey
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+)
+
+// Box is a sandbox that stays. Commands in it see each other's processes and
+// private files, such as those in /tmp, and what one leaves running goes on. A
+// command costs what it costs outside: the walls stand already. The policy is
+// the one of the moment in which the Box was opened.
+type Box struct {
+	manager *Manager
+	box     *sandbox.Box
+}
+
+// Open makes a Box. It ends with Close, with the Manager's Cleanup, or with this
+// program, in whatever way that ends.
+func (m *Manager) Open() (*Box, error) {
+	if m.m == nil {
+		return nil, fmt.Errorf("bailey: %w", errNotInitialized)
+	}
+	m.life.RLock()
+	defer m.life.RUnlock()
+	if m.closed {
+		return nil, fmt.Errorf("bailey: %w", errCleanedUp)
+	}
+	b, err := m.m.Open()
+	if err != nil {
+		return nil, fmt.Errorf("bailey: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.boxes[b] = struct{}{}
+	return &Box{m, b}, nil
+}
+
+// Command returns a Cmd that runs a program in the Box.
+func (b *Box) Command(name string, args ...string) *Cmd {
+	return b.CommandContext(context.Background(), name, args...)
+}
+
+// CommandContext is like Command; when ctx is done the command and its process
+// group are killed.
+func (b *Box) CommandContext(ctx context.Context, name string, args ...string) *Cmd {
+	if ctx == nil {
+		panic("bailey: nil context")
+	}
+	return &Cmd{Args: append([]string{name}, args...), ctx: ctx, launch: b.box.Start, forget: func(sandbox.Running) {}}
+}
+
+// Done is closed when the Box has ended.
+func (b *Box) Done() <-chan struct{} { return b.box.Done() }
+
+// Close ends everything in the Box and waits until nothing of it is left.
+func (b *Box) Close() error {
+	b.box.Close()
+	b.manager.mu.Lock()
+	defer b.manager.mu.Unlock()
+	delete(b.manager.boxes, b.box)
+	return nil
+}

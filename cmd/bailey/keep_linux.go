@@ -1,0 +1,154 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/keeper"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/signals"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/terminal"
+	"github.com/bailey-sandbox/bailey/internal/trace"
+)
+
+// launchKept runs a command in a sandbox that stays.
+func launchKept(r *request, argv []string, log *trace.Log) int {
+	if err := keeper.CheckName(r.keep.name); err != nil {
+		return fail(err)
+	}
+	early := keeper.Connect()
+	s, status := r.compile(argv, log)
+	if s == nil {
+		early.Close()
+		return status
+	}
+	run := keeper.Run{
+		Name: r.keep.name, Linger: r.keep.idle, Detach: r.keep.detach,
+		Argv: s.Argv, Exec: s.Exec, Env: s.Env, Dir: s.Dir,
+	}
+	if run.Linger == 0 {
+		run.Linger = defaultIdle
+	}
+	return runKept(r, early, run, s, log)
+}
+
+// runKept runs a command of a sandbox that stays and returns the exit status.
+// Without a Spec the sandbox must be there.
+func runKept(r *request, early keeper.Early, run keeper.Run, s *spec.Spec, log *trace.Log) int {
+	p := &prepared{}
+	streams := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+	if !run.Detach {
+		var err error
+		if p.tty, err = terminal.Open(streams); err != nil {
+			early.Close()
+			return fail(err)
+		}
+	}
+	if p.tty != nil {
+		run.Terminal = &native.Terminal{Streams: p.tty.Streams, Termios: &p.tty.Termios, Size: &p.tty.Size}
+	}
+	run.Umask = currentUmask()
+	cmd, err := early.Start(run, s, streams, func(d keeper.Denial) { p.report.deniedTo(d.Denial, d.Process) })
+	if err != nil {
+		return keptFailed(s, err)
+	}
+	defer cmd.Close()
+	log.Mark("exec")
+	if run.Detach {
+		r.tell(cmd.Notes)
+		return 0
+	}
+	var millis int64
+	if s != nil {
+		millis = s.TimeoutMillis
+	}
+	tell := func(list ...unix.Signal) { signals.Tell(cmd.Descriptor(), list...) }
+	state, expired := follow(cmd, tell, p.tty, cmd.Terminal, millis)
+	r.tell(cmd.Notes)
+	if cmd.Err != nil {
+		return keptFailed(s, cmd.Err)
+	}
+	return p.conclude(r, state, expired, millis)
+}
+
+// tell says what the keeper wants the user to know.
+func (r *request) tell(notes []string) {
+	for _, note := range notes {
+		if !r.settledQuiet() {
+			say(tagNote, note)
+		}
+	}
+}
+
+func keptFailed(s *spec.Spec, err error) int {
+	if s == nil {
+		s = &spec.Spec{Dir: "/"}
+	}
+	if errors.Is(err, keeper.ErrMissing) {
+		return fail(errors.New(err.Error() + "; see: bailey box ps"))
+	}
+	return startFailed(s, err)
+}
+
+// currentUmask returns the file mode mask, which can only be read by setting it.
+func currentUmask() int {
+	mask := unix.Umask(0o077)
+	unix.Umask(mask)
+	return mask
+}
+
+// runBox does what "bailey box" is asked for.
+func runBox(r *request) int {
+	if insideSandbox() {
+		return fail(errors.New("box: resident sandboxes are out of reach from inside one"))
+	}
+	if len(r.args) == 0 {
+		return fail(r.usage())
+	}
+	word, rest := r.args[0], r.args[1:]
+	names, command, err := r.boxArguments(word, rest)
+	if err != nil {
+		return fail(err)
+	}
+	switch {
+	case word == "ps" && len(names) == 0:
+		return boxList(r)
+	case word == "top" && len(names) == 0:
+		return boxTop()
+	case word == "exec" && len(names) == 1 && len(command) > 0:
+		return runKept(r, keeper.Connect(), keeper.Run{Name: names[0], Argv: command, Term: os.Getenv("TERM")}, nil, nil)
+	case word == "stop" && r.keep.all != (len(names) > 0):
+		return boxStop(r, names)
+	case word == "logs" && len(names) == 1:
+		return boxLogs(r, names[0])
+	}
+	return fail(r.usage())
+}
+
+// boxArguments tells names from flags, and for exec both from the command, which
+// begins after the first name.
+func (r *request) boxArguments(word string, args []string) (names, command []string, err error) {
+	for len(args) > 0 {
+		isFlag := len(args[0]) > 1 && strings.HasPrefix(args[0], "-")
+		switch {
+		case args[0] == "--" && word == "exec":
+			return names, args[1:], nil
+		case word == "exec" && len(names) == 1:
+			return names, args, nil
+		case isFlag:
+			used, err := r.flag(args)
+			if err != nil {
+				return nil, nil, err
+			}
+			args = args[used:]
+		default:
+			names = append(names, args[0])
+			args = args[1:]
+		}
+	}
+	return names, nil, nil
+}

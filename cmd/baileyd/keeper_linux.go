@@ -1,0 +1,5 @@
+package main
+
+import "github.com/bailey-sandbox/bailey/internal/keeper"
+
+func keep() error { return keeper.Serve() }

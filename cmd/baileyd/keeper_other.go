@@ -1,0 +1,12 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"runtime"
+)
+
+func keep() error {
+	return errors.New("this version has no runtime for " + runtime.GOOS + ", so no sandbox can stay")
+}

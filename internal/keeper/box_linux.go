@@ -1,0 +1,384 @@
+package keeper
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/broker"
+	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// box is a resident sandbox.
+type box struct {
+	keeper  *Keeper
+	name    string
+	key     []byte
+	created time.Time
+	output  output // of detached commands
+
+	// Valid once ready is closed.
+	ready    chan struct{}
+	err      error
+	spec     *spec.Spec
+	resident *native.Resident
+
+	// Guarded by the keeper's mutex.
+	linger   time.Duration
+	users    int // commands that run or start
+	holds    int // clients that keep it
+	held     bool
+	leaving  bool // it takes no commands any more
+	used     time.Time
+	timer    *time.Timer
+	commands map[*native.Job]*command
+	early    []denied // of commands that are not known yet
+}
+
+func newBox(k *Keeper, name string, key []byte) *box {
+	return &box{
+		keeper: k, name: name, key: key, created: time.Now(), ready: make(chan struct{}),
+		commands: make(map[*native.Job]*command),
+	}
+}
+
+// make builds the sandbox from the plan that the client is asked for.
+func (b *box) make(c *conn) {
+	defer close(b.ready)
+	b.err = b.build(c)
+	if b.err != nil {
+		b.keeper.forget(b)
+		return
+	}
+	go func() {
+		<-b.resident.Done()
+		b.output.end()
+		b.keeper.forget(b)
+	}()
+}
+
+func (b *box) build(c *conn) error {
+	r, err := c.exchange(tellWant, nil)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	var p Plan
+	if r.kind != askSpec {
+		return errors.New("the client sent no plan")
+	}
+	if err := r.decode(&p); err != nil {
+		return err
+	}
+	if string(Key(&p.Spec)) != string(b.key) {
+		return errors.New("the plan is not the one that was announced; something changed meanwhile, try again")
+	}
+	b.spec = &p.Spec
+	b.resident, err = native.Open(b.spec, native.Options{Report: b.denied, Files: p.Files})
+	return err
+}
+
+// count counts a user or a hold. The keeper's mutex is held.
+func (b *box) count(hold bool, n int) {
+	if hold {
+		b.holds += n
+		b.held = true
+	} else {
+		b.users += n
+	}
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+}
+
+func (b *box) setLinger(d time.Duration) {
+	b.keeper.mu.Lock()
+	defer b.keeper.mu.Unlock()
+	if d > 0 {
+		b.linger = d
+	}
+}
+
+// isWanted says whether somebody uses it. One that is held is there for its
+// holders: commands that they left behind do not keep it.
+func (b *box) isWanted() bool { return b.holds > 0 || !b.held && b.users > 0 }
+
+// release is called by who has acquired it. One that is wanted by nobody ends
+// after a while, or at once if it takes no commands any more.
+func (b *box) release(hold bool) {
+	b.keeper.mu.Lock()
+	b.count(hold, -1)
+	b.used = time.Now()
+	end := false
+	switch {
+	case b.isWanted() || b.resident == nil:
+	case b.leaving:
+		end = true
+	case b.linger > 0:
+		b.timer = time.AfterFunc(b.linger, b.expire)
+	}
+	b.keeper.mu.Unlock()
+	if end {
+		b.resident.Close()
+	}
+}
+
+// expire ends a sandbox that nobody wanted for long enough.
+func (b *box) expire() {
+	b.keeper.mu.Lock()
+	if b.isWanted() {
+		b.keeper.mu.Unlock()
+		return
+	}
+	b.leaving = true
+	if b.keeper.boxes[b.name] == b {
+		delete(b.keeper.boxes, b.name)
+	}
+	b.keeper.mu.Unlock()
+	b.resident.Close()
+}
+
+// finish ends a sandbox that takes no commands any more, unless some still run:
+// the last of those ends it.
+func (b *box) finish() {
+	<-b.ready
+	b.keeper.mu.Lock()
+	wanted := b.holds > 0 || b.users > 0
+	b.keeper.mu.Unlock()
+	if b.err == nil && !wanted {
+		b.resident.Close()
+	}
+}
+
+// stop asks the commands to end, gives them some time, and ends everything.
+func (b *box) stop(grace time.Duration) {
+	<-b.ready
+	if b.err != nil {
+		return
+	}
+	b.keeper.mu.Lock()
+	jobs := slices.Collect(maps.Keys(b.commands))
+	b.keeper.mu.Unlock()
+	for _, j := range jobs {
+		_ = j.Signal(unix.SIGTERM) // it may just have ended
+		_ = j.Signal(unix.SIGCONT)
+	}
+	deadline := time.After(grace)
+	for _, j := range jobs {
+		select {
+		case <-j.Done():
+			continue
+		case <-deadline:
+		case <-b.resident.Done():
+		}
+		break
+	}
+	b.resident.Close()
+}
+
+// command is one that runs in a box.
+type command struct {
+	argv []string
+	pid  uint32 // inside
+	conn *conn  // of its client, or nil
+}
+
+// denied is a call that was refused, and the processes it comes from, up to the
+// first one below process 1, as they are numbered inside.
+type denied struct {
+	Denial
+	from []uint32
+}
+
+// maxEarly bounds what is kept for commands that have only just started.
+const maxEarly = 64
+
+// denied tells the client whose command it was.
+func (b *box) denied(d broker.Denial) {
+	e := denied{Denial{d, broker.ProcessName(d.Pid)}, broker.Ancestors(d.Pid)}
+	b.keeper.mu.Lock()
+	var to *conn
+	found := false
+	for _, c := range b.commands {
+		if slices.Contains(e.from, c.pid) {
+			to, found = c.conn, true
+		}
+	}
+	if !found && len(b.commands) < b.users && len(b.early) < maxEarly {
+		b.early = append(b.early, e)
+		b.keeper.mu.Unlock()
+		return
+	}
+	b.keeper.mu.Unlock()
+	b.deliver(to, e)
+}
+
+// deliver tells a client. What belongs to none is recorded.
+func (b *box) deliver(to *conn, e denied) {
+	if to != nil && to.send(tellDenial, e.Denial) == nil {
+		return
+	}
+	v := event.New(event.Deny)
+	v.Sandbox, v.Pid, v.Process = b.name, e.Pid, e.Process
+	v.Op, v.Path, v.Argv, v.Rule, v.Where, v.Fix = event.Op(e.Op), e.Path, e.Argv, e.Why, e.Where, e.Fix
+	b.keeper.audit.Emit(v)
+}
+
+// add makes a command known, and delivers what was denied to it before that.
+func (b *box) add(j *native.Job, c *command) {
+	c.pid = uint32(j.Pid())
+	b.keeper.mu.Lock()
+	b.commands[j] = c
+	early := b.early
+	if len(b.commands) == b.users {
+		b.early = nil
+	} else {
+		b.early = slices.DeleteFunc(slices.Clone(early), func(e denied) bool { return slices.Contains(e.from, c.pid) })
+	}
+	last := b.early == nil
+	b.keeper.mu.Unlock()
+	for _, e := range early {
+		switch {
+		case slices.Contains(e.from, c.pid):
+			b.deliver(c.conn, e)
+		case last:
+			b.deliver(nil, e)
+		}
+	}
+}
+
+func (b *box) remove(j *native.Job) {
+	b.keeper.mu.Lock()
+	delete(b.commands, j)
+	b.keeper.mu.Unlock()
+	b.release(false)
+}
+
+// run runs a command for a client.
+func (k *Keeper) run(c *conn, r *received) error {
+	var run Run
+	if err := r.decode(&run); err != nil {
+		return err
+	}
+	if len(r.files) != 3 || len(run.Argv) == 0 {
+		return errors.New("a command has arguments and three streams")
+	}
+	b, err := k.acquire(c, run.Name, run.Key, run.Linger, false)
+	if err != nil {
+		return err
+	}
+	launch := native.Launch{
+		Exec: run.Exec, Argv: run.Argv, Env: run.Env, Dir: run.Dir, Umask: run.Umask, Terminal: run.Terminal,
+		Streams: [3]*os.File(r.files),
+	}
+	if run.Key == nil {
+		b.complete(&launch, run.Term)
+	}
+	if run.Detach {
+		return b.detach(c, launch)
+	}
+	job, err := b.resident.Start(launch)
+	r.close() // the command has its own
+	if err != nil {
+		b.release(false)
+		return err
+	}
+	defer b.remove(job)
+	if job.Terminal != nil {
+		err = c.send(tellStarted, nil, job.Terminal)
+		_ = job.Terminal.Close()
+	}
+	b.add(job, &command{argv: run.Argv, conn: c})
+	if err != nil {
+		_ = job.Kill()
+	}
+	c.follow(job)
+	return nil
+}
+
+// complete fills in what a command gets from a sandbox that is known by name
+// only.
+func (b *box) complete(l *native.Launch, term string) {
+	l.Exec = b.spec.Programs(l.Argv[0], func(file string) bool { return unix.Access(file, unix.F_OK) == nil })
+	l.Dir = b.spec.Dir
+	l.Env = slices.Clone(b.spec.Env)
+	if term == "" {
+		return
+	}
+	l.Env = slices.DeleteFunc(l.Env, func(v string) bool { return strings.HasPrefix(v, "TERM=") })
+	l.Env = append(l.Env, "TERM="+term)
+}
+
+// follow tells the client how its command fares, and passes on the signals it
+// sends. A client that is gone takes its command along.
+func (c *conn) follow(job *native.Job) {
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		for {
+			st := job.Wait()
+			_ = c.send(tellStatus, Status{uint32(st.Wait), st.Killed}) // its end is noticed below
+			if !st.Stopped() {
+				_ = c.file.SetReadDeadline(time.Unix(1, 0)) // there is nothing to read for any more
+				return
+			}
+		}
+	}()
+	var buf [64]byte
+	for {
+		n, err := c.file.Read(buf[:])
+		for _, sig := range buf[:n] {
+			if unix.Signal(sig) == unix.SIGKILL {
+				_ = job.Kill()
+			} else {
+				_ = job.Signal(unix.Signal(sig)) // it may just have ended
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	_ = job.Kill() // does nothing after its end
+	<-told
+}
+
+// detach starts a command that nobody waits for.
+func (b *box) detach(c *conn, l native.Launch) error {
+	out, in, err := os.Pipe()
+	if err != nil {
+		b.release(false)
+		return err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		b.release(false)
+		return errors.Join(err, out.Close(), in.Close())
+	}
+	l.Streams, l.Terminal = [3]*os.File{null, in, in}, nil
+	job, err := b.resident.Start(l)
+	_ = in.Close()
+	_ = null.Close()
+	if err != nil {
+		_ = out.Close()
+		b.release(false)
+		return err
+	}
+	b.add(job, &command{argv: l.Argv})
+	go func() {
+		_, _ = io.Copy(&b.output, out) // until nobody holds the other end
+		_ = out.Close()
+	}()
+	go func() {
+		<-job.Done()
+		b.remove(job)
+	}()
+	return c.send(tellStarted, nil)
+}

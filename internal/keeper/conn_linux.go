@@ -1,0 +1,182 @@
+package keeper
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/wire"
+)
+
+// conn carries messages: four bytes of length, one of kind, and the data.
+// Descriptors go with the first byte.
+type conn struct {
+	file *os.File
+	mu   sync.Mutex // held while a message is written
+}
+
+const (
+	headerSize = 5
+	// maxMessage bounds what a peer can make this process allocate.
+	maxMessage = 16 << 20
+	// maxFiles is the most descriptors a message has.
+	maxFiles = 3
+)
+
+func (c *conn) close() { _ = c.file.Close() }
+
+// send writes a message.
+func (c *conn) send(k kind, message any, files ...*os.File) error {
+	b := make([]byte, headerSize, 512)
+	if message != nil {
+		b = wire.Append(b, message)
+	}
+	if len(b)-headerSize > maxMessage {
+		return unix.E2BIG
+	}
+	binary.NativeEndian.PutUint32(b, uint32(len(b)-headerSize))
+	b[4] = byte(k)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := c.sendFiles(b, files)
+	if err == nil && n < len(b) {
+		_, err = c.file.Write(b[n:])
+	}
+	return err
+}
+
+func (c *conn) sendFiles(b []byte, files []*os.File) (n int, err error) {
+	if len(files) == 0 {
+		return c.file.Write(b)
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	raw, err := c.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	werr := raw.Write(func(fd uintptr) bool {
+		n, err = unix.SendmsgN(int(fd), b, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		return err != unix.EAGAIN && err != unix.EINTR
+	})
+	return n, errors.Join(err, werr)
+}
+
+// received is a message and what came with it.
+type received struct {
+	kind  kind
+	data  []byte
+	files []*os.File
+	from  *unix.Ucred // who sent it, if that was asked for
+}
+
+func (r *received) close() {
+	for _, f := range r.files {
+		_ = f.Close()
+	}
+}
+
+// decode reads the message's data.
+func (r *received) decode(v any) error { return wire.Decode(r.data, v) }
+
+// receive reads a message. The caller owns its files.
+func (c *conn) receive() (*received, error) {
+	var header [headerSize]byte
+	r := &received{}
+	n, err := c.receiveFiles(header[:], r)
+	if err == nil {
+		_, err = io.ReadFull(c.file, header[n:])
+	}
+	size := binary.NativeEndian.Uint32(header[:])
+	if err == nil && size > maxMessage {
+		err = fmt.Errorf("a message of %d bytes", size)
+	}
+	if err == nil {
+		r.kind, r.data = kind(header[4]), make([]byte, size)
+		_, err = io.ReadFull(c.file, r.data)
+	}
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (c *conn) receiveFiles(b []byte, r *received) (n int, err error) {
+	raw, err := c.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	control := make([]byte, unix.CmsgSpace(4*maxFiles)+unix.CmsgSpace(unix.SizeofUcred))
+	var used int
+	rerr := raw.Read(func(fd uintptr) bool {
+		n, used, _, _, err = unix.Recvmsg(int(fd), b, control, unix.MSG_CMSG_CLOEXEC)
+		return err != unix.EAGAIN && err != unix.EINTR
+	})
+	if err = errors.Join(err, rerr); err != nil {
+		return 0, err
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:used])
+	if err != nil {
+		return 0, err
+	}
+	for i := range messages {
+		if messages[i].Header.Type == unix.SCM_CREDENTIALS {
+			if r.from, err = unix.ParseUnixCredentials(&messages[i]); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return 0, err
+		}
+		for _, fd := range fds {
+			r.files = append(r.files, os.NewFile(uintptr(fd), "stream"))
+		}
+	}
+	return n, nil
+}
+
+// checkPeer looks at who connected.
+func (c *conn) checkPeer() error {
+	raw, err := c.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	if cerr := raw.Control(func(fd uintptr) {
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); cerr != nil || err != nil {
+		return errors.Join(cerr, err)
+	}
+	return checkProcess(peer)
+}
+
+// checkProcess refuses a peer of another user, and one that sits in a user
+// namespace of its own: what runs in a sandbox must not reach out through here,
+// nor wait for what clients send.
+func checkProcess(peer *unix.Ucred) error {
+	if int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("the other end belongs to user %d", peer.Uid)
+	}
+	own, err := os.Readlink("/proc/self/ns/user")
+	if err != nil {
+		return err
+	}
+	other, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", peer.Pid))
+	if err != nil || other != own {
+		return errors.New("the other end is in another user namespace, perhaps in a sandbox")
+	}
+	return nil
+}

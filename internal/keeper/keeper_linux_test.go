@@ -1,0 +1,367 @@
+package keeper
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
+	"github.com/bailey-sandbox/bailey/internal/version"
+)
+
+// startKeeper starts a keeper in a runtime directory of the test's own.
+func startKeeper(t *testing.T) {
+	t.Helper()
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
+	runtime := t.TempDir()
+	if err := os.Chmod(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_RUNTIME_DIR", runtime)
+	p, err := openPlace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	listener, err := p.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	cmd := exec.Command(testenv.Binary(t, "baileyd"), "keeper")
+	cmd.ExtraFiles = []*os.File{listener}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := End(Stop{All: true}); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the keeper ended with: %v", err)
+		}
+		if _, err := os.Stat(sandbox.RuntimeDir()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the directory of the socket is still there: %v", err)
+		}
+	})
+}
+
+func compiled(t testing.TB, argv ...string) *spec.Spec {
+	t.Helper()
+	m := sandbox.New(sandbox.Config{Dir: t.TempDir()})
+	if err := m.Initialize(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := m.Compile(argv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func runOf(name string, s *spec.Spec) Run {
+	return Run{Name: name, Linger: time.Minute, Argv: s.Argv, Exec: s.Exec, Env: s.Env, Dir: s.Dir, Umask: 0o022}
+}
+
+// perform runs a command and returns how it ended and what it wrote.
+func perform(t *testing.T, run Run, s *spec.Spec) (native.State, string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	cmd, err := Connect().Start(run, s, [3]*os.File{null, w, w}, nil)
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Close()
+	st := cmd.Wait()
+	if cmd.Err != nil {
+		t.Fatal(cmd.Err)
+	}
+	out, _ := io.ReadAll(r)
+	return st, string(out)
+}
+
+func TestHeldSandboxOutlivesAShortAbsence(t *testing.T) {
+	startKeeper(t)
+	s := compiled(t, "sh", "-c", "echo kept >> /tmp/note; cat /tmp/note")
+	held, err := Keep("api", s, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, out := perform(t, runOf("api", s), s); out != "kept\n" {
+		t.Errorf("got %q", out)
+	}
+	held.Release()
+	if held, err = Keep("api", s, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if _, out := perform(t, runOf("api", s), s); out != "kept\nkept\n" {
+		t.Errorf("after the return got %q", out)
+	}
+	held.Release()
+}
+
+// Commands that were left behind do not keep a sandbox whose client is gone.
+func TestOrphanedSandboxEnds(t *testing.T) {
+	startKeeper(t)
+	s := compiled(t, "sleep", "1000")
+	held, err := Keep("api", s, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := runOf("api", s)
+	run.Detach, run.Linger = true, 0
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	cmd, err := Connect().Start(run, s, [3]*os.File{null, null, null}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Close()
+	boxes, err := List()
+	if err != nil || len(boxes) != 1 || len(boxes[0].Commands) != 1 {
+		t.Fatalf("while it is held: %+v, %v", boxes, err)
+	}
+	pid := boxes[0].Pid
+	held.Release()
+	deadline := time.Now().Add(20 * time.Second)
+	for len(boxes) > 0 {
+		if boxes, err = List(); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still there: %+v", boxes)
+		}
+	}
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+		t.Errorf("process 1: %v", err)
+	}
+}
+
+// A client that speaks nonsense costs nobody else anything.
+func TestKeeperSurvivesBadClients(t *testing.T) {
+	startKeeper(t)
+	s := compiled(t, "echo", "hi")
+	for name, nonsense := range map[string][]byte{
+		"nothing":      {},
+		"half":         {1, 0},
+		"unknown":      {0, 0, 0, 0, '?'},
+		"huge":         {255, 255, 255, 255, 'R'},
+		"damaged":      {3, 0, 0, 0, 'R', 1, 2, 3},
+		"no streams":   append([]byte{1, 0, 0, 0, 'R'}, 0),
+		"stop damaged": {1, 0, 0, 0, 'S', 9},
+		"logs damaged": {1, 0, 0, 0, 'G', 9},
+		"hold damaged": {1, 0, 0, 0, 'H', 9},
+	} {
+		c, err := dial(true)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := c.file.Write(nonsense); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.close()
+	}
+	for range 50 { // clients that say nothing at all stay
+		c, err := dial(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.close()
+	}
+	if _, out := perform(t, runOf("dev", s), s); out != "hi\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+// The plan must be the one whose key was announced.
+func TestKeeperChecksThePlan(t *testing.T) {
+	startKeeper(t)
+	s, other := compiled(t, "echo", "hi"), compiled(t, "echo", "hi")
+	other.Mounts = nil
+	c, err := dial(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	if err := c.send(askHold, Hold{Name: "dev", Key: Key(s), Linger: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Command{conn: c, spec: other}).begin(); err == nil || !strings.Contains(err.Error(), "not the one that was announced") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestClientWantsAKeeperOfItsVersion(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces)
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	p, err := openPlace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	listener, err := p.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		fd, _, err := unix.Accept(int(listener.Fd()))
+		if err != nil {
+			return
+		}
+		c := &conn{file: os.NewFile(uintptr(fd), "client")}
+		defer c.close()
+		_ = c.send(tellHello, Hello{version.Version + "-other"})
+	}()
+	if _, err := List(); !errors.Is(err, ErrVersion) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDirectoryOfOthersIsRefused(t *testing.T) {
+	runtime := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", runtime)
+	dir := filepath.Join(runtime, "bailey")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := List(); err == nil || !strings.Contains(err.Error(), "others can write to it") {
+		t.Errorf("a directory for all: %v", err)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := List(); err == nil {
+		t.Error("a symbolic link was followed")
+	}
+}
+
+// Every field of a Spec but those of the command decides about the sandbox.
+func TestKeyChangesWithEverythingButTheCommand(t *testing.T) {
+	s := compiled(t, "true")
+	base := string(Key(s))
+	ofCommand := []string{"Argv", "Exec", "Dir", "Env", "TimeoutMillis", "Warnings", "DroppedEnv", "OmittedEnv"}
+	for i := range reflect.TypeFor[spec.Spec]().NumField() {
+		field := reflect.TypeFor[spec.Spec]().Field(i)
+		changed := *s
+		v := reflect.ValueOf(&changed).Elem().Field(i)
+		switch v.Kind() {
+		case reflect.Slice:
+			v.Set(reflect.Append(reflect.MakeSlice(v.Type(), 0, 1), reflect.Zero(v.Type().Elem())))
+		case reflect.Pointer:
+			v.SetZero()
+		case reflect.Int, reflect.Int64:
+			v.SetInt(v.Int() + 1)
+		case reflect.String:
+			v.SetString(v.String() + "x")
+		case reflect.Struct:
+			v.SetZero()
+		}
+		isCommand := strings.Contains(" "+strings.Join(ofCommand, " ")+" ", " "+field.Name+" ")
+		if same := string(Key(&changed)) == base; same != isCommand {
+			t.Errorf("%s: the key is the same: %v", field.Name, same)
+		}
+	}
+}
+
+func TestNamesOfSandboxes(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"dev": true, "a": true, "A9._-": true, strings.Repeat("x", 64): true,
+		"": false, "-x": false, ".": false, "../x": false, "a/b": false, "a b": false, "ä": false, "a\n": false, strings.Repeat("x", 65): false,
+	} {
+		if err := CheckName(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestFailuresKeepTheirForm(t *testing.T) {
+	for _, want := range []error{
+		&native.ExecError{Name: "x", Errno: unix.ENOENT},
+		&native.LaunchError{Step: "s", Wall: native.WallUser, Errno: unix.EPERM},
+	} {
+		f := failureOf(want)
+		if got := f.err(); !reflect.DeepEqual(got, want) {
+			t.Errorf("got %#v, want %#v", got, want)
+		}
+	}
+	f := failureOf(errors.New("plain"))
+	if got := f.err(); got.Error() != "plain" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestStatIsReadBehindAnyName(t *testing.T) {
+	const rest = " S 1 2 3 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 12345 1000000 25 18446744073709551615 1"
+	for _, name := range []string{"(sh)", "(a b)", "() S 1 (", "())"} {
+		cpu, memory := parseStat([]byte("7 " + name + ")" + rest))
+		if cpu != 2*time.Second || memory != 25*int64(os.Getpagesize()) {
+			t.Errorf("%s: %v, %d", name, cpu, memory)
+		}
+	}
+	if cpu, memory := parseStat(nil); cpu != 0 || memory != 0 {
+		t.Error("nothing was taken for something")
+	}
+}
+
+func TestOutputKeepsItsEnd(t *testing.T) {
+	var o output
+	data, place, more := o.after(0)
+	if len(data) != 0 || more == nil {
+		t.Fatalf("empty: %q", data)
+	}
+	_, _ = o.Write([]byte("one"))
+	<-more
+	if data, place, _ = o.after(place); string(data) != "one" {
+		t.Errorf("got %q", data)
+	}
+	_, _ = o.Write(make([]byte, maxLog))
+	_, _ = o.Write([]byte("end"))
+	if data, _, _ = o.after(place); len(data) != maxLog || string(data[maxLog-3:]) != "end" {
+		t.Errorf("got %d bytes", len(data))
+	}
+	o.end()
+	if _, _, more = o.after(place); more != nil {
+		t.Error("more is promised after the end")
+	}
+}
+
+func FuzzRequests(f *testing.F) {
+	f.Add([]byte{}, byte('R'))
+	f.Fuzz(func(t *testing.T, data []byte, k byte) {
+		r := received{kind: kind(k), data: data}
+		for _, v := range []any{new(Run), new(Plan), new(Hold), new(Stop), new(Logs)} {
+			_ = r.decode(v) // must not panic, nor allocate without bound
+		}
+	})
+}

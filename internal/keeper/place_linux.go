@@ -1,0 +1,192 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+)
+
+const socketName = "keeper.sock"
+
+// place is the directory, opened, so that nobody can exchange it any more and
+// the socket's name fits into an address however long the path is.
+type place struct{ dir *os.File }
+
+// openPlace opens the directory, and makes it if it is missing. Others could
+// wait in a directory of theirs for what is sent here.
+func openPlace() (*place, error) {
+	name := sandbox.RuntimeDir()
+	var fd int
+	var err error
+	for range 5 { // a keeper that ends removes it
+		if err := os.Mkdir(name, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("the directory of the keeper's socket: %w", err)
+		}
+		fd, err = unix.Open(name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_RDONLY, 0)
+		if err != unix.ENOENT {
+			break
+		}
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	p := &place{os.NewFile(uintptr(fd), name)}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		p.close()
+		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
+		p.close()
+		return nil, fmt.Errorf("%s: others can write to it, or it belongs to somebody else; remove it, or set XDG_RUNTIME_DIR", name)
+	}
+	return p, nil
+}
+
+func (p *place) close() { _ = p.dir.Close() }
+
+func (p *place) address() unix.Sockaddr {
+	return &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(p.dir.Fd())) + "/" + socketName}
+}
+
+// connect returns a connection, or nil if nobody listens.
+func (p *place) connect() (*conn, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	// The kernel then says who sends each message; see checkHello.
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1)
+	for err == nil {
+		err = unix.Connect(fd, p.address())
+		if err != unix.EINTR {
+			break
+		}
+		err = nil
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		if err == unix.ENOENT || err == unix.ECONNREFUSED {
+			return nil, nil
+		}
+		return nil, os.NewSyscallError("connect", err)
+	}
+	return &conn{file: os.NewFile(uintptr(fd), "keeper")}, nil
+}
+
+// listen makes the socket. The caller holds the lock, and has found that nobody
+// listens at an old one.
+func (p *place) listen() (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	if err := unix.Unlinkat(int(p.dir.Fd()), socketName, 0); err != nil && err != unix.ENOENT {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("unlink", err)
+	}
+	// The directory keeps others out before the mode does.
+	if err = unix.Bind(fd, p.address()); err == nil {
+		err = unix.Fchmodat(int(p.dir.Fd()), socketName, 0o600, 0)
+	}
+	if err == nil {
+		err = unix.Listen(fd, 128)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("bind", err)
+	}
+	return os.NewFile(uintptr(fd), "keeper"), nil
+}
+
+// lock waits until nobody else starts a keeper here, or ends one. Closing the
+// directory unlocks.
+func (p *place) lock() error {
+	for {
+		if err := unix.Flock(int(p.dir.Fd()), unix.LOCK_EX); err != unix.EINTR {
+			return os.NewSyscallError("flock", err)
+		}
+	}
+}
+
+// remove removes the socket and the directory, if nothing else is in it. The
+// caller holds the lock.
+func (p *place) remove() {
+	_ = unix.Unlinkat(int(p.dir.Fd()), socketName, 0) // a new keeper would remove it too
+	_ = unix.Rmdir(p.dir.Name())
+}
+
+// fdListener is where a new keeper finds its socket.
+const fdListener = 3
+
+// start starts a keeper, unless another client was faster. The socket accepts
+// connections before the keeper runs. The place is of no use afterwards.
+func (p *place) start() error {
+	program, err := program()
+	if err != nil {
+		return err
+	}
+	if err := p.lock(); err != nil {
+		return err
+	}
+	if c, err := p.connect(); c != nil || err != nil {
+		if c != nil {
+			c.close()
+		}
+		return err
+	}
+	listener, err := p.listen()
+	if errors.Is(err, unix.ENOENT) {
+		return nil // the directory was removed by a keeper that ended; try again
+	}
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	n := null.Fd()
+	_, err = syscall.ForkExec(program, []string{program, "keeper"}, &syscall.ProcAttr{
+		Dir: "/", Env: environment(), Files: []uintptr{n, n, n, listener.Fd()},
+		Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", program, err)
+	}
+	return nil
+}
+
+// environment is what the keeper needs to find its places. It has no use for
+// secrets.
+func environment() []string {
+	var env []string
+	for _, name := range []string{"HOME", "PATH", "USER", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "GOTRACEBACK"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// program finds baileyd, which is installed beside bailey.
+func program() (string, error) {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(filepath.Dir(self), "baileyd")
+	if err := unix.Access(file, unix.X_OK); err != nil {
+		return "", fmt.Errorf("%s: %w; resident sandboxes need it beside bailey", file, err)
+	}
+	return file, nil
+}

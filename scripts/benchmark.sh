@@ -20,12 +20,14 @@ architecture and time.
       --broker        measure what the broker decides instead: files made, a
                       tree of 100,000 files, with and without patterns, and
                       programs executed under rules
+      --resident      measure sandboxes that stay instead: commands in one
+                      against commands outside, and memory
       --user NAME     as root: measure as this user
   -h, --help          this text
 TEXT
 }
 
-binary='' output=benchmarks runs=30 user='' broker=''
+binary='' output=benchmarks runs=30 user='' broker='' resident=''
 while [ $# -gt 0 ]; do
   case "$1" in
     -b | --binary) binary=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
@@ -33,6 +35,7 @@ while [ $# -gt 0 ]; do
     -n | --runs) runs=${2:?$1 needs a number} && shift 2 ;;
     -q | --quick) runs=5 && shift ;;
     --broker) broker=1 && shift ;;
+    --resident) resident=1 && shift ;;
     --user) user=${2:?$1 needs a name} && shift 2 ;;
     -h | --help) usage && exit ;;
     *) usage >&2 && exit 2 ;;
@@ -238,8 +241,18 @@ gather_facts() {
   done
 }
 
+# measure_resident prints a table; its rounds are short.
+measure_resident() {
+  (cd "$root" && CGO_ENABLED=0 go build -o "$work/bin/resident" ./internal/bench/resident)
+  "${as[@]}" "$work/bin/resident" -binary "$binary" -dir "$work/project" -n $((runs * 10))
+}
+
 main() {
   prepare
+  if [ -n "$resident" ]; then
+    measure_resident
+    return
+  fi
   bwrap=$(program bwrap) || bwrap=''
   : >"$rounds/pss"
   gather_facts

@@ -67,7 +67,7 @@ func (r *request) audit() (probe.Report, int) {
 	report, err := probe.Run(probe.Config{
 		Spec: s, Policy: m.Loaded().Policy, Program: self, Home: home,
 		PolicyFiles: m.Loaded().Files, OwnDirs: sandbox.OwnDirs(home),
-		Started: func(p *native.Process) { forwardSignals(p, nil) },
+		Started: func(p *native.Process) { forwardSignals(p, forwardTo(p), nil) },
 	})
 	if err != nil {
 		return nil, startFailed(s, err)

@@ -18,7 +18,8 @@ const (
 func boxVerb() verb {
 	return verb{
 		name: "box", args: "ps | exec NAME [--] CMD… | stop NAME…|--all | logs [-f] NAME | top",
-		text: "sandboxes that stay (see --keep): list them, use them, end them", command: true, words: boxWords, run: runBox,
+		text: "sandboxes that stay (see --keep): list them, use them, end them", words: boxWords, run: runBox,
+		isWhole: func(words []string) bool { return len(words) == 2 && words[0] == "exec" },
 		flags: []flag{
 			{"json", "", "", "with ps: one object for each sandbox, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
 			{"all", "a", "", "with stop: all of them", hintNone, func(r *request, _ string) error { r.keep.all = true; return nil }},

@@ -23,6 +23,9 @@ func runCompletion(r *request) int {
 	return fail(errors.New("completion: no completions for " + printable(r.args[0]) + "; there are bash, zsh and fish"))
 }
 
+// listBoxes prints the names of resident sandboxes, for any shell.
+const listBoxes = `bailey box ps 2>/dev/null | sed -n '2,$s/[ *].*//p'`
+
 // runtimes is what --runtime can be completed to.
 func runtimes() []string { return []string{"auto", "native"} }
 
@@ -38,20 +41,24 @@ func verbNames() []string {
 type argument struct {
 	after string   // the verb and the words; may end in a star
 	words []string // nil: files
+	boxes bool     // names of resident sandboxes instead
 }
 
 func arguments() []argument {
 	var out []argument
 	for _, v := range verbs() {
 		if len(v.words) > 0 {
-			out = append(out, argument{v.name, v.words})
+			out = append(out, argument{after: v.name, words: v.words})
 		}
 	}
 	return append(out,
-		argument{"config validate*", nil},
-		argument{"presets show", policy.PresetNames()},
-		argument{"trust", nil},
-		argument{"help", verbNames()})
+		argument{after: "config validate*"},
+		argument{after: "presets show", words: policy.PresetNames()},
+		argument{after: "trust"},
+		argument{after: "box exec", boxes: true},
+		argument{after: "box logs", boxes: true},
+		argument{after: "box stop*", boxes: true},
+		argument{after: "help", words: verbNames()})
 }
 
 // spellings are the ways to write a flag.
@@ -98,7 +105,7 @@ type dialect struct {
 	// offer offers words, each with what it means if that is known.
 	offer func(words [][2]string) string
 	// What the shell itself can complete.
-	files, directories, variables, programs, nothing string
+	files, directories, variables, programs, boxes, nothing string
 }
 
 func (d *dialect) completion() string {
@@ -196,6 +203,8 @@ func (d *dialect) value(f *flag) string {
 		return d.variables
 	case hintProgram:
 		return d.programs
+	case hintBox:
+		return d.boxes
 	}
 	return d.nothing
 }
@@ -208,6 +217,9 @@ func (d *dialect) arguments() string {
 		action := d.files
 		if a.words != nil {
 			action = d.offer(undescribed(a.words))
+		}
+		if a.boxes {
+			action = d.boxes
 		}
 		b.WriteString(d.arm(d.either(a.after), action))
 	}
@@ -240,6 +252,7 @@ func bashCompletion() string {
 		directories: "compopt -o dirnames",
 		variables:   "_bailey_add -e",
 		programs:    "_bailey_programs",
+		boxes:       `_bailey_add -W "$(` + listBoxes + `)"`,
 		nothing:     ":",
 	}
 	return d.completion()
@@ -358,6 +371,7 @@ func zshCompletion() string {
 		directories: "_files -/",
 		variables:   "_parameters -g '*export*'",
 		programs:    "_alternative 'commands:command:_command_names -e' 'files:file:_files'",
+		boxes:       `compadd -- ${(f)"$(` + listBoxes + `)"}`,
 		nothing:     "_message value",
 	}
 	return d.completion()
@@ -460,6 +474,7 @@ func fishCompletion() string {
 		directories: "__fish_complete_directories $cur ''",
 		variables:   "set -xn",
 		programs:    "complete -C $cur",
+		boxes:       listBoxes,
 		nothing:     "true",
 	}
 	return d.completion()

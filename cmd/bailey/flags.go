@@ -209,6 +209,13 @@ func parse(args []string) (*request, error) {
 		default:
 			r.args = append(r.args, word)
 			args = args[1:]
+			if r.verb.isWhole != nil && r.verb.isWhole(r.args) {
+				if len(args) > 0 && args[0] == "--" {
+					args = args[1:]
+				}
+				r.args = append(r.args, args...)
+				return r, nil
+			}
 		}
 	}
 	return r, nil

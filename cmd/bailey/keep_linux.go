@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -110,45 +109,18 @@ func runBox(r *request) int {
 		return fail(r.usage())
 	}
 	word, rest := r.args[0], r.args[1:]
-	names, command, err := r.boxArguments(word, rest)
-	if err != nil {
-		return fail(err)
-	}
 	switch {
-	case word == "ps" && len(names) == 0:
+	case word == "ps" && len(rest) == 0:
 		return boxList(r)
-	case word == "top" && len(names) == 0:
+	case word == "top" && len(rest) == 0:
 		return boxTop()
-	case word == "exec" && len(names) == 1 && len(command) > 0:
-		return runKept(r, keeper.Connect(), keeper.Run{Name: names[0], Argv: command, Term: os.Getenv("TERM")}, nil, nil)
-	case word == "stop" && r.keep.all != (len(names) > 0):
-		return boxStop(r, names)
-	case word == "logs" && len(names) == 1:
-		return boxLogs(r, names[0])
+	case word == "exec" && len(rest) > 1:
+		run := keeper.Run{Name: rest[0], Argv: rest[1:], Term: os.Getenv("TERM")}
+		return runKept(r, keeper.Connect(), run, nil, nil)
+	case word == "stop" && r.keep.all != (len(rest) > 0):
+		return boxStop(r, rest)
+	case word == "logs" && len(rest) == 1:
+		return boxLogs(r, rest[0])
 	}
 	return fail(r.usage())
-}
-
-// boxArguments tells names from flags, and for exec both from the command, which
-// begins after the first name.
-func (r *request) boxArguments(word string, args []string) (names, command []string, err error) {
-	for len(args) > 0 {
-		isFlag := len(args[0]) > 1 && strings.HasPrefix(args[0], "-")
-		switch {
-		case args[0] == "--" && word == "exec":
-			return names, args[1:], nil
-		case word == "exec" && len(names) == 1:
-			return names, args, nil
-		case isFlag:
-			used, err := r.flag(args)
-			if err != nil {
-				return nil, nil, err
-			}
-			args = args[used:]
-		default:
-			names = append(names, args[0])
-			args = args[1:]
-		}
-	}
-	return names, nil, nil
 }

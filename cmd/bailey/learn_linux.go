@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
-	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/learn"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
@@ -333,7 +333,7 @@ func (l *lesson) display() error {
 	if text == "" {
 		text = printable(file) + " grants everything that was needed\n"
 	} else {
-		text = printable(file) + " would become (--merge " + event.Printable(file) + " does it):\n" + text
+		text = printable(file) + " would become (--merge " + plain.Word(file) + " does it):\n" + text
 	}
 	if _, err = os.Stdout.WriteString(text); err != nil {
 		return err
@@ -352,7 +352,7 @@ func (l *lesson) sayRemarks() {
 func (l *lesson) save(file string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return errors.New(printable(file) + " is there already; to add to it: --merge " + event.Printable(file))
+		return errors.New(printable(file) + " is there already; to add to it: --merge " + plain.Word(file))
 	}
 	if err != nil {
 		return err
@@ -362,7 +362,7 @@ func (l *lesson) save(file string) error {
 		err = closed
 	}
 	if err == nil {
-		say(tagNote, "wrote "+printable(file)+"; read it before you use it: bailey -s "+event.Printable(file)+" -- …")
+		say(tagNote, "wrote "+printable(file)+"; read it before you use it: bailey -s "+plain.Word(file)+" -- …")
 	}
 	return err
 }

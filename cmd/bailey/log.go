@@ -13,6 +13,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 )
@@ -164,7 +165,7 @@ func (l *logRequest) printOn(p *logPrinter, log *event.Log, dir string) error {
 		p.reportBroken()
 		each = p.print
 		if err := watch.Wait(); err != nil {
-			return fmt.Errorf("%s: %w", event.Printable(dir), err)
+			return fmt.Errorf("%s: %w", plain.Word(dir), err)
 		}
 	}
 }
@@ -248,7 +249,7 @@ func (p *logPrinter) format(line event.Line) string {
 		return string(line.Raw) + "\n"
 	}
 	e := line.Event
-	kind := fmt.Sprintf("%-10s", event.Printable(string(e.Kind)))
+	kind := fmt.Sprintf("%-10s", plain.Word(string(e.Kind)))
 	if c := kindColour(e.Kind); p.colour && c != "" {
 		kind = string(c) + kind + "\x1b[0m"
 	}

@@ -3,9 +3,9 @@ package main
 import (
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/version"
 )
 
@@ -19,7 +19,8 @@ const (
 )
 
 // say writes text to stderr, each line marked as Bailey's own: stderr is shared
-// with the command. Nobody is left to tell if that fails.
+// with the command. What drives a terminal has no place in it, even where whoever
+// made the text did not think of that. Nobody is left to tell if that fails.
 func say(t tag, text string) {
 	const name = "bailey:"
 	prefix := name
@@ -27,8 +28,8 @@ func say(t tag, text string) {
 		prefix = string(t) + name + "\x1b[0m"
 	}
 	var b strings.Builder
-	for line := range strings.Lines(strings.TrimSuffix(text, "\n") + "\n") {
-		b.WriteString(prefix + " " + line)
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		b.WriteString(prefix + " " + plain.Text(line) + "\n")
 	}
 	_, _ = io.WriteString(os.Stderr, b.String())
 }
@@ -52,12 +53,5 @@ func answer(text string) int {
 
 func versionLine() string { return version.Line("bailey") }
 
-// printable quotes what would garble or forge a line on a terminal.
-func printable(s string) string {
-	for _, r := range s {
-		if !strconv.IsPrint(r) {
-			return strconv.Quote(s)
-		}
-	}
-	return s
-}
+// printable is for text among words of our own.
+func printable(s string) string { return plain.Text(s) }

@@ -14,6 +14,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/learn"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/terminal"
 )
@@ -85,7 +86,7 @@ func (m *monitor) observe(o broker.Observation) {
 		if m.again(&e) {
 			return
 		}
-		full := m.report.newEvent(o.Pid)
+		full := m.report.newEvent(o.Pid, broker.ProcessName(o.Pid))
 		full.Op, full.Path, full.Rule, full.Fix = e.Op, e.Path, e.Rule, m.fix(n)
 		m.report.audit.Emit(full)
 		m.tell(full, n)
@@ -98,7 +99,7 @@ func (m *monitor) fix(n *learn.Need) string {
 	if n.Denied != "" || filepath.Dir(n.Grant) == "/" || n.Grant == realHome() {
 		return ""
 	}
-	return grantFlag(n.Change) + event.Printable(m.report.short(n.Grant))
+	return grantFlag(n.Change) + plain.Word(m.report.short(n.Grant))
 }
 
 func grantFlag(write bool) string {
@@ -208,10 +209,10 @@ func (m *monitor) advice() string {
 	p := learn.Propose(m.needs, learn.Options{Home: realHome(), Project: m.report.dir, Files: hostFiles{}})
 	var words []string
 	for _, g := range p.Read {
-		words = append(words, grantFlag(false)+event.Printable(m.report.short(g.Path)))
+		words = append(words, grantFlag(false)+plain.Word(m.report.short(g.Path)))
 	}
 	for _, g := range p.Write {
-		words = append(words, grantFlag(true)+event.Printable(m.report.short(g.Path)))
+		words = append(words, grantFlag(true)+plain.Word(m.report.short(g.Path)))
 	}
 	if len(words) > most {
 		return "see what bailey learn proposes"
@@ -251,7 +252,7 @@ func (b *observer) lacks(o broker.Observation) []learn.Need {
 	}
 	needs = b.judge.Needs(learn.Call{Op: o.Op, Path: o.Path, Write: o.Write}, hostFiles{})
 	if len(needs) > 0 {
-		program := processName(o.Pid)
+		program := broker.ProcessName(o.Pid)
 		for i := range needs {
 			needs[i].Program = program
 		}

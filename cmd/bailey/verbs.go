@@ -15,8 +15,10 @@ type verb struct {
 	name string
 	args string // how the rest looks
 	text string
-	// command says that what follows is a command, with flags of its own.
+	// command says that what follows is a command, with flags of its own, and
+	// isWhole, if not nil, that what follows these words is one.
 	command bool
+	isWhole func(words []string) bool
 	words   []string // what completes the first argument
 	flags   []flag
 	run     func(*request) int

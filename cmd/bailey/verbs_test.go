@@ -63,7 +63,6 @@ func TestAShadowedProgramGetsAHint(t *testing.T) {
 
 func TestVerbsOfLaterVersionsSaySo(t *testing.T) {
 	b := newBench(t)
-	b.run("box", "run", "--x").wantError(t, "resident sandboxes are not part of this version")
 	b.run("ws").wantError(t, "workspaces are not part of this version")
 }
 

@@ -43,7 +43,7 @@ var imported = []struct {
 	{"internal/policy", []string{module + "/"}, "policy is the lowest layer: what is granted, without knowing how"},
 	{"internal/policy", []string{"golang.org/x/sys"}, "policy compiles and is tested on every system"},
 	{"internal/spec", []string{"golang.org/x/sys"}, "spec compiles and is tested on every system"},
-	{"internal/spec", []string{module + "/internal/sandbox", module + "/internal/terminal", module + "/internal/broker", module + "/internal/gate", module + "/cmd"}, "a spec says what to do; runtimes, above it, know how"},
+	{"internal/spec", []string{module + "/internal/sandbox", module + "/internal/terminal", module + "/internal/broker", module + "/internal/keeper", module + "/internal/gate/launch", module + "/cmd", "net", "net/http"}, "a spec says what to do; runtimes, above it, know how"},
 	{"internal/host", []string{module + "/internal/sandbox", module + "/internal/terminal", module + "/cmd"}, "facts about the machine are gathered before anything is decided"},
 	{"internal/pattern", []string{module + "/", "golang.org/x/sys"}, "patterns are pure, and asked by policy's compiler and the broker alike"},
 	{"internal/event", []string{module + "/"}, "every layer records what happens, so events stand below all of them"},
@@ -53,6 +53,8 @@ var imported = []struct {
 	{"internal/wire", []string{module + "/"}, "what carries messages knows none of them"},
 	{"internal/trace", []string{module + "/"}, "every layer records its steps, so the trace stands below all of them"},
 	{"internal/sandbox/native", []string{module + "/internal/policy"}, "nothing after the spec decides policy"},
+	{"internal/sandbox/native", []string{module + "/internal/sandbox/landlock"}, "landlock takes from native what needs no namespaces, not the other way round"},
+	{"internal/sandbox/landlock", []string{module + "/internal/policy", module + "/internal/broker"}, "nothing after the spec decides policy, and it has no broker"},
 	{"internal/sandbox", []string{module + "/internal/server", module + "/internal/keeper", module + "/cmd"}, "imports run downwards: cmd, server, sandbox, spec, policy"},
 	{"internal", []string{module + "/cmd"}, "imports run downwards: cmd, server, sandbox, spec, policy"},
 }

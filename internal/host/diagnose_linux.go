@@ -72,7 +72,10 @@ var limits = [...]string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"}
 func (m machine) namespace(kind string, f Failure) Diagnosis {
 	switch {
 	case m("/proc/1/comm") == processOneName:
-		return Diagnosis{"already inside a Bailey sandbox, which cannot be nested", "run the command itself: it is confined already"}
+		return Diagnosis{
+			"already inside a Bailey sandbox, where no namespaces can be made",
+			"run the command itself: it is confined already; or set BAILEY=1, by which bailey knows to do without them",
+		}
 	case kind == "mount" && f.Errno != unix.EPERM && f.Errno != unix.EACCES && !strings.HasPrefix(f.Step, "enter "):
 		return m.mount(f)
 	case f.Errno == unix.ENOSPC:

@@ -18,7 +18,7 @@ build: ## build every command into bin/
 
 install: build ## install the commands below PREFIX
 	install -d '$(DESTDIR)$(BINDIR)'
-	install -m 755 '$(BIN)/bailey' '$(BIN)/baileyd' '$(DESTDIR)$(BINDIR)/'
+	install -m 755 '$(BIN)/bailey' '$(BIN)/baileyd' '$(BIN)/bailey-gate' '$(DESTDIR)$(BINDIR)/'
 
 test: ## everything continuous integration runs
 	./scripts/test

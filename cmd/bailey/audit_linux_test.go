@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/probe"
 	"github.com/bailey-sandbox/bailey/internal/testenv"
@@ -94,4 +96,34 @@ func TestAuditWithoutAWallDoesNotRun(t *testing.T) {
 	b := newBench(t)
 	b.withSetting("echo 0 >/proc/sys/user/max_net_namespaces", []string{"-Ur"}, "-q", "audit").
 		wantError(t, "wall that is missing", "nothing ran")
+}
+
+func TestAuditRemovesWhatAKilledOneLeft(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces)
+	b := newBench(t)
+	left := func() []string {
+		names, err := filepath.Glob(filepath.Join(b.dir, ".bailey-audit-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	// Killed the moment that it has made something, unless it was faster.
+	for tries := 0; len(left()) == 0; tries++ {
+		if tries == 20 {
+			t.Fatal("no audit was killed in time")
+		}
+		killed := b.command("audit")
+		if err := killed.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(10 * time.Second); len(left()) == 0 && time.Now().Before(end); {
+			time.Sleep(100 * time.Microsecond)
+		}
+		_ = killed.Process.Kill()
+		_ = killed.Wait()
+	}
+	if got := b.run("audit"); got.status != 0 || len(left()) > 0 {
+		t.Errorf("status %d, left %q: %s", got.status, left(), got.stderr)
+	}
 }

@@ -32,6 +32,7 @@ type lesson struct {
 	names   learn.Names
 	seen    observer
 	prop    learn.Proposal
+	granted []string // by flags
 	started bool
 }
 
@@ -54,7 +55,9 @@ func runLearn(r *request) int {
 	if !l.started {
 		return status // it was said why
 	}
-	l.prop = learn.Propose(l.seen.all(), learn.Options{Home: l.names.Home, Project: l.names.Project, Files: hostFiles{}})
+	l.prop = learn.Propose(l.seen.all(), learn.Options{
+		Home: l.names.Home, Project: l.names.Project, Files: hostFiles{}, Granted: l.granted,
+	})
 	if status != 0 {
 		say(tagWarning, fmt.Sprintf("the command ended with status %d, so it may not have come to everything it does", status))
 	}
@@ -85,7 +88,9 @@ func (l *lesson) begin() error {
 	if l.config, err = l.request.config(); err != nil {
 		return err
 	}
-	l.config.Overrides.Filesystem.AllowRead, l.config.Overrides.Filesystem.AllowWrite = nil, nil
+	given := &l.config.Overrides.Filesystem
+	flags := slices.Concat(given.AllowRead, given.AllowWrite)
+	given.AllowRead, given.AllowWrite = nil, nil
 	m := sandbox.New(l.config)
 	if err := m.Initialize(); err != nil {
 		return err
@@ -98,15 +103,11 @@ func (l *lesson) begin() error {
 	}
 	l.loaded = m.Loaded()
 	l.names = learn.Names{Home: realHome(), Project: projectOf(l.base)}
-	if l.seen.judge, err = learn.NewJudge(l.base); err != nil {
-		return err
+	for _, entry := range flags {
+		l.granted = append(l.granted, l.names.Path(entry))
 	}
-	for _, list := range append([]policy.Filesystem{l.loaded.Policy.Filesystem}, l.loaded.Policy.Bounds...) {
-		for _, entry := range list.DenyWrite {
-			l.seen.judge.Seal(l.names.Path(entry), "filesystem.denyWrite "+entry)
-		}
-	}
-	return nil
+	l.seen.judge, err = learn.NewJudge(l.base)
+	return err
 }
 
 // realHome is the home directory without links, or "".
@@ -226,12 +227,13 @@ func (l *lesson) warnOfOwners(s *spec.Spec) {
 	}
 }
 
-// secrets are the well-known ones that exist and that the base policy does not
-// show.
+// secrets are the well-known ones that exist and that neither the base policy
+// shows nor a flag.
 func (l *lesson) secrets() []string {
 	var out []string
 	for _, p := range learn.SecretPaths(l.names.Home) {
-		if _, ok := (hostFiles{}).Look(p); ok && !l.seen.judge.Readable(p) {
+		named := slices.ContainsFunc(l.granted, func(g string) bool { return spec.Covers(p, g) })
+		if _, ok := (hostFiles{}).Look(p); ok && !named && !l.seen.judge.Readable(p) {
 			out = append(out, p)
 		}
 	}
@@ -428,7 +430,7 @@ func (l *lesson) prove() int {
 	for _, list := range []struct {
 		to     *[]string
 		grants []learn.Grant
-	}{{&add.AllowRead, l.prop.Read}, {&add.AllowWrite, l.prop.Write}, {&add.DenyRead, l.prop.Hide}} {
+	}{{&add.AllowRead, l.prop.Read}, {&add.AllowWrite, l.prop.Write}, {&add.PrivateWrite, l.prop.Private}, {&add.DenyRead, l.prop.Hide}} {
 		for _, g := range list.grants {
 			*list.to = append(*list.to, g.Path)
 		}

@@ -140,6 +140,36 @@ func TestLearnProves(t *testing.T) {
 	}
 }
 
+func TestLearnProposesWhatTheDefaultShowsOfACache(t *testing.T) {
+	b := learnBench(t)
+	b.inHome(".npm/_cacache/index", "old\n")
+	b.inHome(".npmrc", "fund=false\n")
+	got := b.run("learn", "--prove", "--allow-read", "~/.npmrc", "--shell", "sh", "-c",
+		"cat ~/.npmrc ~/.npm/_cacache/index >/dev/null && echo new >~/.npm/_cacache/entry")
+	if got.status != 0 || !strings.Contains(got.stderr, "bailey: proved: the command went through under the proposal, and nothing was denied") {
+		t.Errorf("%+v", got)
+	}
+	p, err := policy.Parse("stdout", []byte(got.stdout))
+	if err != nil || !slices.Equal(p.Filesystem.AllowRead, []string{"~/.npmrc"}) || !slices.Equal(p.Filesystem.PrivateWrite, []string{"~/.npm/_cacache"}) {
+		t.Errorf("error %v, got\n%s", err, got.stdout)
+	}
+	if _, err := os.Lstat(filepath.Join(b.home, ".npm/_cacache/entry")); err == nil {
+		t.Error("the cache was written")
+	}
+}
+
+func TestLearnSeesWhatIsRenamedAway(t *testing.T) {
+	b := learnBench(t)
+	b.inHome("inbox/file", "text\n")
+	got := b.run("learn", "--prove", "--shell", "sh", "-c", "mv ~/inbox/file made && mv made ~/out/file")
+	if got.status != 0 || !strings.Contains(got.stderr, "bailey: proved: the command went through under the proposal, and nothing was denied") {
+		t.Errorf("%+v", got)
+	}
+	if !strings.Contains(got.stdout, `"~/inbox", // mv`) || !strings.Contains(got.stdout, `"~/out", // mv`) {
+		t.Errorf("got\n%s", got.stdout)
+	}
+}
+
 func TestLearnSavesAndMerges(t *testing.T) {
 	b := learnBench(t)
 	b.run("learn", "--save", "new.jsonc", "--shell", "sh", "-c", lessonLine)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
+	"github.com/bailey-sandbox/bailey/internal/command"
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/learn"
 	"github.com/bailey-sandbox/bailey/internal/plain"
@@ -74,29 +75,35 @@ func makeObservable(s *spec.Spec) {
 	s.Broker.Observe = true
 }
 
-// observe takes a call before it is performed. Several threads call it.
+// observe takes a call before it is performed. Several threads call it. Of each
+// path that it lacks something of, one thing is told: the file's own path, and
+// those of the interpreters that a script needs.
 func (m *monitor) observe(o broker.Observation) {
+	told := ""
 	needs := m.lacks(o)
 	for i := range needs {
 		n := &needs[i]
-		if n.Brokered {
-			continue // the broker will say so
+		if n.Brokered || n.Path == told {
+			continue // the broker will say so, or it was said
 		}
-		e := event.Event{Op: event.Op(o.Op), Path: o.Path, Rule: n.Rule()}
+		told = n.Path
+		e := event.Event{Op: event.Op(o.Op), Path: n.Path, Rule: n.Rule()}
 		if m.again(&e) {
-			return
+			continue
 		}
 		full := m.report.newEvent(o.Pid, broker.ProcessName(o.Pid))
 		full.Op, full.Path, full.Rule, full.Fix = e.Op, e.Path, e.Rule, m.fix(n)
 		m.report.audit.Emit(full)
 		m.tell(full, n)
-		return
 	}
 }
 
 // fix is the flag that would allow it, if one would.
 func (m *monitor) fix(n *learn.Need) string {
-	if n.Denied != "" || filepath.Dir(n.Grant) == "/" || n.Grant == realHome() {
+	switch {
+	case n.Fix != "":
+		return n.Fix + " " + plain.Word(m.report.short(n.Path))
+	case n.Denied != "" || filepath.Dir(n.Grant) == "/" || n.Grant == realHome():
 		return ""
 	}
 	return grantFlag(n.Change) + plain.Word(m.report.short(n.Grant))
@@ -232,8 +239,8 @@ type observer struct {
 
 // look is what makes two calls equal.
 type look struct {
-	op, path string
-	write    bool
+	op, path    string
+	write, gone bool
 }
 
 // maxLooks bounds what is remembered of calls: that lack nothing, and that lack
@@ -242,7 +249,7 @@ const maxLooks = 1 << 16
 
 // lacks returns what a call lacks. Its program is named if that is something.
 func (b *observer) lacks(o broker.Observation) []learn.Need {
-	key := look{o.Op, o.Path, o.Write}
+	key := look{o.Op, o.Path, o.Write, o.Gone}
 	b.mu.Lock()
 	needs, known := b.lacking[key]
 	known = known || b.harmless[key]
@@ -250,7 +257,7 @@ func (b *observer) lacks(o broker.Observation) []learn.Need {
 	if known {
 		return needs
 	}
-	needs = b.judge.Needs(learn.Call{Op: o.Op, Path: o.Path, Write: o.Write}, hostFiles{})
+	needs = b.judge.Needs(learn.Call{Op: o.Op, Path: o.Path, Write: o.Write, Gone: o.Gone}, hostFiles{})
 	if len(needs) > 0 {
 		program := broker.ProcessName(o.Pid)
 		for i := range needs {
@@ -322,4 +329,21 @@ func (hostFiles) Names(dir string) []string {
 	defer f.Close()
 	names, _ := f.Readdirnames(most) // what could be read is better than nothing
 	return names
+}
+
+// Interpreter implements learn.Files.
+func (hostFiles) Interpreter(path string) string {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var buf [256]byte // as much as the kernel looks at
+	n, err := unix.Pread(fd, buf[:], 0)
+	if err != nil || n < 2 || buf[0] != '#' || buf[1] != '!' {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(buf[:n]), "\n")
+	name, _ := command.Shebang(line)
+	return name
 }

@@ -51,6 +51,20 @@ func (r *report) deniedTo(d broker.Denial, process string) {
 	r.fold.Emit(&shown)
 }
 
+// network takes what the network gate tells.
+func (r *report) network(e *event.Event) {
+	r.once.Do(r.begin)
+	e.Sandbox = r.sandbox
+	r.audit.Emit(e)
+	switch {
+	case e.Kind != event.Deny:
+	case r.monitor != nil:
+		r.monitor.denied(e)
+	default:
+		r.fold.Emit(e)
+	}
+}
+
 // newEvent returns a denial of this sandbox.
 func (r *report) newEvent(pid int, process string) *event.Event {
 	r.once.Do(r.begin)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/signals"
@@ -23,6 +24,7 @@ type prepared struct {
 	tty     *terminal.Session
 	report  report
 	net     counters
+	gate    *gate.Gate
 	started bool // the command ran
 }
 
@@ -61,11 +63,24 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 			return fail(err)
 		}
 	}
+	program := ""
+	if s.Gate != nil {
+		var err error
+		if program, err = gate.Program(); err != nil {
+			p.abandon()
+			return fail(err)
+		}
+	}
 	proc, err := p.embryo.Start(s)
 	if err != nil {
 		return startFailed(s, err)
 	}
 	p.started = true
+	if s.Gate != nil {
+		if err := p.openGate(r, program, s, proc); err != nil {
+			say(tagError, err.Error())
+		}
+	}
 	// From here on the command runs. What follows happens beside it and adds
 	// nothing to its start; a signal before this ends everything, as it would
 	// end a program that has not installed its handlers yet.
@@ -73,10 +88,22 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 		p.net = openCounters(proc.Pid)
 	}
 	state, expired := follow(proc, forwardTo(proc), p.tty, proc.Terminal, s.TimeoutMillis)
+	if p.gate != nil {
+		p.gate.Close() // it tells what it has still to tell
+	}
 	if proc.Err != nil {
 		say(tagError, proc.Err.Error())
 	}
 	return p.conclude(r, state, expired, s.TimeoutMillis)
+}
+
+// openGate has the network gate started when the first connection wants it.
+func (p *prepared) openGate(r *request, program string, s *spec.Spec, proc *native.Process) error {
+	if proc.Uncaptured && !r.settledQuiet() {
+		say(tagWarning, "this kernel cannot capture connections (nftables): only programs that use the proxy variables get out")
+	}
+	p.gate = gate.New(program, s.Gate.Config, proc.Listeners, p.report.network)
+	return p.gate.Attend(proc)
 }
 
 // process is a command that runs.

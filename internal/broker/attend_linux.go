@@ -1,8 +1,8 @@
 package broker
 
 import (
+	"errors"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +61,7 @@ func (a *attendant) wait() (called bool) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		for {
 			_, err := unix.Poll(fds, 0)
-			if err == syscall.EINTR {
+			if errors.Is(err, unix.EINTR) {
 				continue
 			}
 			called = err == nil && fds[0].Revents&unix.POLLIN != 0

@@ -41,14 +41,14 @@ var calls = []call{
 		return w.exec(n, n.args[0], n.args[1], n.args[2], int(uint32(n.args[4])))
 	}},
 	{unix.SYS_TRUNCATE, func(w *worker, n *notification) answer { return w.truncate(n, n.args[0], int64(n.args[1])) }},
-	{unix.SYS_UMASK, func(w *worker, n *notification) answer { return w.umask() }},
+	{unix.SYS_UMASK, func(w *worker, n *notification) answer { return w.umask(n) }},
 	{unix.SYS_BIND, func(w *worker, n *notification) answer { return w.bind(n) }},
 	{unix.SYS_CONNECT, func(w *worker, n *notification) answer { return w.connect(n) }},
 }
 
 // handler returns what answers a call, or nil.
 func handler(nr int32) func(*worker, *notification) answer {
-	for _, list := range [...][]call{calls, oldCalls, removeCalls} {
+	for _, list := range [...][]call{calls, oldCalls, removeCalls, sendCalls} {
 		for i := range list {
 			if list[i].nr == nr {
 				return list[i].handle
@@ -73,7 +73,7 @@ func (w *worker) target(n *notification, op string, dirfd, name uint64) (s spot,
 		return s, &pass
 	}
 	if s, errno = w.locate(abs); errno != 0 {
-		return s, &pass
+		return s, w.unlocated(abs, errno)
 	}
 	if done = w.judged(n, op, &s); done != nil {
 		s.close()
@@ -81,13 +81,27 @@ func (w *worker) target(n *notification, op string, dirfd, name uint64) (s spot,
 	return s, done
 }
 
-// judged passes what lies in no area, and refuses what a rule denies.
+// unlocated answers a call whose path leads nowhere. If it fails in an area that
+// is said at once: by the time that the kernel looks, somebody may have made what
+// was missing, and Landlock would refuse what was never judged.
+func (w *worker) unlocated(abs string, errno unix.Errno) *answer {
+	if errno != errNoName && w.failsInArea(abs) {
+		return fail(errno)
+	}
+	return &pass
+}
+
+// judged passes what lies in no area, and refuses what a rule denies. With a path
+// that ends in dots no call does anything but fail.
 func (w *worker) judged(n *notification, op string, s *spot) *answer {
 	p := s.path()
 	if !w.rules.inArea(p) {
 		return &pass
 	}
-	if rule := w.rules.judge(writing, p); rule != nil {
+	if s.isDots() {
+		return nil
+	}
+	if rule := w.judge(writing, s.dir, p); rule != nil {
 		a := w.denied(n, op, p, rule)
 		return &a
 	}
@@ -102,58 +116,57 @@ func (w *worker) mkdir(n *notification, dirfd, name uint64, mode uint32) answer 
 		return *done
 	}
 	defer s.close()
-	return result(unix.Mkdirat(s.dir, s.name, mode&0o1777&^w.masks.of(n)))
+	return result(unix.Mkdirat(s.dir, s.last(), mode&0o1777&^w.masks.of(n)))
 }
 
 func (w *worker) mknod(n *notification, dirfd, name uint64, mode uint32) answer {
+	switch mode & unix.S_IFMT {
+	case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
+	case unix.S_IFDIR:
+		return w.ask(n, dirfd, name)
+	case unix.S_IFCHR, unix.S_IFBLK:
+		return refuse(unix.EPERM)
+	default:
+		return refuse(unix.EINVAL)
+	}
 	s, done := w.target(n, "mknod", dirfd, name)
 	if done != nil {
 		return *done
 	}
 	defer s.close()
-	switch mode & unix.S_IFMT {
-	case 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
-	default:
-		return refuse(unix.EPERM)
-	}
-	if s.slash {
-		return refuse(unix.ENOENT)
-	}
-	return result(unix.Mknodat(s.dir, s.name, mode&^0o6000&^w.masks.of(n), 0))
+	return result(unix.Mknodat(s.dir, s.last(), mode&^0o6000&^w.masks.of(n), 0))
 }
 
 func (w *worker) symlink(n *notification, text, dirfd, name uint64) answer {
+	to, errno := w.readString(n.pid, text)
+	switch {
+	case errno != 0:
+		return refuse(errno)
+	case to == "":
+		return refuse(unix.ENOENT)
+	}
 	s, done := w.target(n, "symlink", dirfd, name)
 	if done != nil {
 		return *done
 	}
 	defer s.close()
-	to, errno := w.readString(n.pid, text)
-	switch {
-	case errno != 0:
-		return refuse(errno)
-	case to == "" || s.slash:
-		return refuse(unix.ENOENT)
-	case w.rules.leadsOn(&s):
+	if w.leadsOn(&s) {
 		return w.denied(n, "symlink", s.path(), &passage)
 	}
-	return result(unix.Symlinkat(to, s.dir, s.name))
+	return result(unix.Symlinkat(to, s.dir, s.last()))
 }
 
 // hardlink makes another name for a file. Where a rule denies anything about
 // the file's own name, a second one would be a way around it.
 func (w *worker) hardlink(n *notification, oldDir, oldName, newDir, newName uint64, flags int) answer {
+	if flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
+		return refuse(unix.EINVAL)
+	}
 	s, done := w.target(n, "link", newDir, newName)
 	if done != nil {
 		return *done
 	}
 	defer s.close()
-	if flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
-		return refuse(unix.EINVAL)
-	}
-	if s.slash {
-		return refuse(unix.ENOENT)
-	}
 	fd, errno := w.openOld(n, oldDir, oldName, flags)
 	if errno != 0 {
 		return refuse(errno)
@@ -163,17 +176,20 @@ func (w *worker) hardlink(n *notification, oldDir, oldName, newDir, newName uint
 	if errno != 0 && !isUnnamed(fd) {
 		return refuse(errno)
 	}
-	for _, a := range []access{reading, writing} {
-		if rule := w.rules.judge(a, old); errno == 0 && rule != nil {
+	for _, a := range both {
+		if errno != 0 {
+			break // it has no name that a rule could be about
+		}
+		if rule := w.judge(a, -1, old); rule != nil {
 			return w.denied(n, "link", old, rule)
 		}
 	}
-	if isLink(fd) && w.rules.leadsOn(&s) {
+	if typeOf(fd) == unix.S_IFLNK && w.leadsOn(&s) {
 		return w.denied(n, "link", s.path(), &passage)
 	}
 	w.sockets.names.RLock()
 	defer w.sockets.names.RUnlock()
-	return result(unix.Linkat(w.self, fdName(fd), s.dir, s.name, unix.AT_SYMLINK_FOLLOW))
+	return result(unix.Linkat(w.self, fdName(fd), s.dir, s.last(), unix.AT_SYMLINK_FOLLOW))
 }
 
 // isUnnamed says whether a file has no name at all, such as one that was made
@@ -183,9 +199,13 @@ func isUnnamed(fd int) bool {
 	return unix.Fstat(fd, &st) == nil && st.Nlink == 0
 }
 
-func isLink(fd int) bool {
+// typeOf returns what a file is, of S_IFMT; 0 if that cannot be said.
+func typeOf(fd int) uint32 {
 	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+	if unix.Fstat(fd, &st) != nil {
+		return 0
+	}
+	return st.Mode & unix.S_IFMT
 }
 
 // openOld opens what a hard link is to be made of, by O_PATH.
@@ -194,11 +214,19 @@ func (w *worker) openOld(n *notification, dirfd, name uint64, flags int) (int, u
 	if errno != 0 {
 		return -1, errno
 	}
-	if text == "" && flags&unix.AT_EMPTY_PATH != 0 {
+	switch {
+	case text != "" || flags&unix.AT_EMPTY_PATH == 0:
+	case int32(dirfd) == unix.AT_FDCWD:
+		text = "."
+	default:
 		return w.openOf(n, int(int32(dirfd)))
 	}
 	if fd, ok := ownDescriptor(text); ok && flags&unix.AT_SYMLINK_FOLLOW != 0 {
-		return w.openOf(n, fd)
+		own, errno := w.openOf(n, fd)
+		if errno == unix.EBADF {
+			errno = unix.ENOENT
+		}
+		return own, errno
 	}
 	abs, errno := w.absolute(n, dirfd, text)
 	if errno != 0 {
@@ -230,6 +258,10 @@ func (w *worker) openOf(n *notification, fd int) (int, unix.Errno) {
 // where it might not, the caller is told that it cannot be moved, as between
 // file systems, and copies instead, one judged name after the other.
 func (w *worker) rename(n *notification, oldDir, oldName, newDir, newName uint64, flags uint) answer {
+	const known = unix.RENAME_NOREPLACE | unix.RENAME_EXCHANGE | unix.RENAME_WHITEOUT
+	if flags&^known != 0 || flags&unix.RENAME_EXCHANGE != 0 && flags != unix.RENAME_EXCHANGE {
+		return refuse(unix.EINVAL)
+	}
 	from, skip := w.target(n, "rename", oldDir, oldName)
 	if skip != nil && skip.kind != answerPass {
 		return *skip
@@ -250,24 +282,25 @@ func (w *worker) rename(n *notification, oldDir, oldName, newDir, newName uint64
 		return w.across(n, newDir, newName)
 	}
 	defer to.close()
-	if rule := w.rules.judge(reading, from.path()); rule != nil {
+	if from.isDots() || to.isDots() {
+		// It fails, as it would for the caller.
+		return result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))
+	}
+	if rule := w.judge(reading, from.dir, from.path()); rule != nil {
 		return w.denied(n, "rename", from.path(), rule)
 	}
-	if w.rules.isMountPoint(from.path()) || w.rules.isMountPoint(to.path()) {
+	if w.isMountPoint(&from) || w.isMountPoint(&to) {
 		return refuse(unix.EBUSY)
 	}
 	if !w.rules.movable(from.path(), to.path()) {
 		return refuse(unix.EXDEV)
-	}
-	if (from.slash || to.slash) && !isDirectory(&from) {
-		return refuse(unix.ENOTDIR)
 	}
 	if flags&unix.RENAME_WHITEOUT != 0 {
 		return refuse(unix.EINVAL) // it would leave a device node behind
 	}
 	w.sockets.names.RLock()
 	defer w.sockets.names.RUnlock()
-	return result(unix.Renameat2(from.dir, from.name, to.dir, to.name, flags))
+	return result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))
 }
 
 // across answers a rename between an area and another place, which are
@@ -285,33 +318,44 @@ func (w *worker) across(n *notification, dirfd, name uint64) answer {
 			errno = unix.EXDEV
 		}
 	}
+	if errno == errNoName {
+		errno = unix.EXDEV // the root is never where something else is
+	}
 	return refuse(errno)
 }
 
-func isDirectory(s *spot) bool {
-	var st unix.Stat_t
-	err := unix.Fstatat(s.dir, s.name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
-}
-
 func (w *worker) truncate(n *notification, name uint64, size int64) answer {
+	if size < 0 {
+		return refuse(unix.EINVAL)
+	}
 	text, errno := w.readString(n.pid, name)
 	if errno != 0 {
 		return refuse(errno)
 	}
 	abs, errno := w.absolute(n, atCwd, text)
 	if errno != 0 {
-		return pass
+		return unjudged(errno)
 	}
 	fd, errno := w.openInside(abs, 0)
 	if errno != 0 {
-		return pass
+		return unjudged(errno)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	// Landlock before interface 3 would not keep the kernel from it, so it is
 	// never left to it.
-	if a := w.judgeOpened(n, "truncate", fd); a != nil && *a != pass {
-		return *a
+	p, errno := w.realPath(fd)
+	if errno != 0 {
+		return refuse(errno)
+	}
+	if rule := w.judge(writing, -1, p); rule != nil && w.rules.inArea(p) {
+		return w.denied(n, "truncate", p, rule)
+	}
+	switch typeOf(fd) {
+	case unix.S_IFREG:
+	case unix.S_IFDIR:
+		return refuse(unix.EISDIR)
+	default:
+		return refuse(unix.EINVAL) // opening it could already do something
 	}
 	open, err := unix.Openat(w.self, fdName(fd), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -321,6 +365,16 @@ func (w *worker) truncate(n *notification, name uint64, size int64) answer {
 	return result(unix.Ftruncate(open, size))
 }
 
+// unjudged is the answer for a path that cannot be followed where no other wall
+// stands: the kernel would find the same fault, unless it is only to us that the
+// path is too long.
+func unjudged(errno unix.Errno) answer {
+	if errno == unix.ENAMETOOLONG {
+		return refuse(errno)
+	}
+	return pass
+}
+
 // judgeOpened judges a file that is opened already, for writing.
 func (w *worker) judgeOpened(n *notification, op string, fd int) *answer {
 	p, errno := w.realPath(fd)
@@ -328,7 +382,7 @@ func (w *worker) judgeOpened(n *notification, op string, fd int) *answer {
 		return &pass
 	}
 	var rule *spec.PathRule
-	if rule = w.rules.judge(writing, p); rule == nil {
+	if rule = w.judge(writing, -1, p); rule == nil {
 		return nil
 	}
 	a := w.denied(n, op, p, rule)

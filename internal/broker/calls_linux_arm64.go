@@ -5,5 +5,5 @@ import "golang.org/x/sys/unix"
 var oldCalls []call
 
 var oldLooks = []look{
-	{unix.SYS_FSTATAT, "stat", 0, 1, -1, false},
+	{nr: unix.SYS_FSTATAT, op: "stat", dirfd: 0, name: 1, flags: -1},
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"iter"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +16,8 @@ type Observation struct {
 	Path string // absolute and clean
 	// Write says that the call wants to change what is there.
 	Write bool
+	// Gone says that nothing will be there any more.
+	Gone bool
 }
 
 // look says where a call has its path.
@@ -25,37 +28,49 @@ type look struct {
 	name  int
 	flags int // argument number of flags of open, or -1
 	write bool
+	gone  bool // the path is that of what goes away
 }
 
 var looks = []look{
-	{unix.SYS_OPENAT, "open", 0, 1, 2, false},
-	{unix.SYS_STATX, "stat", 0, 1, -1, false},
-	{unix.SYS_FACCESSAT, "stat", 0, 1, -1, false},
-	{unix.SYS_FACCESSAT2, "stat", 0, 1, -1, false},
-	{unix.SYS_READLINKAT, "stat", 0, 1, -1, false},
-	{unix.SYS_CHDIR, "stat", -1, 0, -1, false},
-	{unix.SYS_UNLINKAT, "remove", 0, 1, -1, true},
-	{unix.SYS_MKDIRAT, "mkdir", 0, 1, -1, true},
-	{unix.SYS_MKNODAT, "mknod", 0, 1, -1, true},
-	{unix.SYS_SYMLINKAT, "symlink", 1, 2, -1, true},
-	{unix.SYS_LINKAT, "link", 2, 3, -1, true},
-	{unix.SYS_RENAMEAT, "rename", 2, 3, -1, true},
-	{unix.SYS_RENAMEAT2, "rename", 2, 3, -1, true},
-	{unix.SYS_TRUNCATE, "truncate", -1, 0, -1, true},
-	{unix.SYS_EXECVE, "exec", -1, 0, -1, false},
-	{unix.SYS_EXECVEAT, "exec", 0, 1, -1, false},
+	{nr: unix.SYS_OPENAT, op: "open", dirfd: 0, name: 1, flags: 2},
+	{nr: unix.SYS_STATX, op: "stat", dirfd: 0, name: 1, flags: -1},
+	{nr: unix.SYS_FACCESSAT, op: "stat", dirfd: 0, name: 1, flags: -1},
+	{nr: unix.SYS_FACCESSAT2, op: "stat", dirfd: 0, name: 1, flags: -1},
+	{nr: unix.SYS_READLINKAT, op: "stat", dirfd: 0, name: 1, flags: -1},
+	{nr: unix.SYS_CHDIR, op: "stat", dirfd: -1, name: 0, flags: -1},
+	{nr: unix.SYS_UNLINKAT, op: "remove", dirfd: 0, name: 1, flags: -1, write: true},
+	{nr: unix.SYS_MKDIRAT, op: "mkdir", dirfd: 0, name: 1, flags: -1, write: true},
+	{nr: unix.SYS_MKNODAT, op: "mknod", dirfd: 0, name: 1, flags: -1, write: true},
+	{nr: unix.SYS_SYMLINKAT, op: "symlink", dirfd: 1, name: 2, flags: -1, write: true},
+	{nr: unix.SYS_LINKAT, op: "link", dirfd: 2, name: 3, flags: -1, write: true},
+	{nr: unix.SYS_RENAMEAT, op: "rename", dirfd: 0, name: 1, flags: -1, write: true, gone: true},
+	{nr: unix.SYS_RENAMEAT, op: "rename", dirfd: 2, name: 3, flags: -1, write: true},
+	{nr: unix.SYS_RENAMEAT2, op: "rename", dirfd: 0, name: 1, flags: -1, write: true, gone: true},
+	{nr: unix.SYS_RENAMEAT2, op: "rename", dirfd: 2, name: 3, flags: -1, write: true},
+	{nr: unix.SYS_TRUNCATE, op: "truncate", dirfd: -1, name: 0, flags: -1, write: true},
+	{nr: unix.SYS_EXECVE, op: "exec", dirfd: -1, name: 0, flags: -1},
+	{nr: unix.SYS_EXECVEAT, op: "exec", dirfd: 0, name: 1, flags: -1},
 }
 
-// lookOf returns where a call has its path, or nil.
-func lookOf(nr int32) *look {
-	for _, list := range [...][]look{looks, oldLooks} {
-		for i := range list {
-			if list[i].nr == nr {
-				return &list[i]
+// lookOf returns where a call has its path, or the last of them, or nil.
+func lookOf(nr int32) (found *look) {
+	for l := range looksOf(nr) {
+		found = l
+	}
+	return found
+}
+
+// looksOf goes through the paths of a call.
+func looksOf(nr int32) iter.Seq[*look] {
+	return func(yield func(*look) bool) {
+		for _, list := range [...][]look{looks, oldLooks} {
+			for i := range list {
+				if list[i].nr == nr && !yield(&list[i]) {
+					return
+				}
 			}
 		}
 	}
-	return nil
 }
 
 // observe tells what a call is about.
@@ -63,10 +78,12 @@ func (w *worker) observe(n *notification) {
 	if w.options.Observe == nil {
 		return
 	}
-	l := lookOf(n.nr)
-	if l == nil {
-		return
+	for l := range looksOf(n.nr) {
+		w.observePath(n, l)
 	}
+}
+
+func (w *worker) observePath(n *notification, l *look) {
 	text, errno := w.readString(n.pid, n.args[l.name])
 	if errno != 0 {
 		return
@@ -79,7 +96,7 @@ func (w *worker) observe(n *notification) {
 	if errno != 0 {
 		return
 	}
-	o := Observation{Pid: int(n.pid), Op: l.op, Path: path.Clean(start + "/" + text), Write: l.write}
+	o := Observation{Pid: int(n.pid), Op: l.op, Path: path.Clean(start + "/" + text), Write: l.write, Gone: l.gone}
 	if l.flags >= 0 {
 		flags := int(uint32(n.args[l.flags]))
 		o.Write = flags&unix.O_ACCMODE != unix.O_RDONLY || flags&(unix.O_CREAT|unix.O_TRUNC) != 0

@@ -5,14 +5,15 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // open opens a file, or makes it. Where the kernel may perform the call, Landlock
 // keeps it from writing in an area; nothing keeps it from reading, so if there
 // are rules about that, it may not perform what only reads.
 func (w *worker) open(n *notification, dirfd, name uint64, flags int, mode uint32) answer {
+	if contradict(flags) {
+		return refuse(unix.EINVAL)
+	}
 	text, errno := w.readString(n.pid, name)
 	if errno != 0 {
 		return refuse(errno)
@@ -49,6 +50,19 @@ func (w *worker) open(n *notification, dirfd, name uint64, flags int, mode uint3
 	return w.openNamed(n, abs, flags, mode)
 }
 
+// contradict says whether flags exclude each other. Linux before 6.4 made a file of
+// O_CREAT with O_DIRECTORY.
+func contradict(flags int) bool {
+	const unnamed = unix.O_TMPFILE &^ unix.O_DIRECTORY
+	switch {
+	case flags&unix.O_CREAT != 0 && flags&unix.O_DIRECTORY != 0:
+		return true
+	case flags&unnamed != 0:
+		return flags&unix.O_DIRECTORY == 0 || flags&unix.O_ACCMODE == unix.O_RDONLY
+	}
+	return false
+}
+
 // openNamed opens an absolute path, through the links it ends in.
 func (w *worker) openNamed(n *notification, abs string, flags int, mode uint32) answer {
 	for range maxLinks {
@@ -69,10 +83,17 @@ func (w *worker) openAt(n *notification, abs string, flags int, mode uint32) (a 
 	}
 	s, errno := w.locate(abs)
 	if errno != 0 {
+		if a := w.unlocated(abs, errno); *a != pass {
+			return *a, ""
+		}
 		return w.elsewhere(flags, errno), ""
 	}
 	defer s.close()
-	if s.slash {
+	if s.slash || s.isDots() {
+		// Only a directory can be meant, and that is not opened this way.
+		if s.isDots() && flags&unix.O_EXCL != 0 {
+			return w.elsewhere(flags, unix.EEXIST), ""
+		}
 		return w.elsewhere(flags, unix.EISDIR), ""
 	}
 	if !w.rules.inArea(s.path()) {
@@ -90,7 +111,7 @@ func (w *worker) openAt(n *notification, abs string, flags int, mode uint32) (a 
 		}
 		flags |= unix.O_EXCL // what may come meanwhile is not opened
 	}
-	if rule := w.rules.judgeOpen(s.path(), flags); rule != nil {
+	if rule := w.judgeOpen(s.dir, s.path(), flags); rule != nil {
 		// A link that is protected may be followed: what it leads to is judged.
 		if to, errno := w.follow(&s); errno == 0 && flags&(unix.O_NOFOLLOW|unix.O_EXCL) == 0 {
 			return answer{}, to
@@ -122,20 +143,6 @@ func (w *worker) elsewhere(flags int, errno unix.Errno) answer {
 	return pass
 }
 
-// judgeOpen judges a path for all that a file is opened for.
-func (r *rules) judgeOpen(path string, flags int) *spec.PathRule {
-	mode := flags & unix.O_ACCMODE
-	if mode != unix.O_WRONLY && r.reads {
-		if rule := r.judge(reading, path); rule != nil {
-			return rule
-		}
-	}
-	if mode != unix.O_RDONLY || flags&(unix.O_CREAT|unix.O_TRUNC) != 0 {
-		return r.judge(writing, path)
-	}
-	return nil
-}
-
 func openOp(flags int) string {
 	if flags&unix.O_CREAT != 0 {
 		return "create"
@@ -152,20 +159,31 @@ func (w *worker) openSpot(n *notification, s *spot, flags int, mode uint32) (ans
 	} else {
 		mode = 0
 	}
-	// A named pipe would block us until it has another end.
-	fd, err := unix.Openat(s.dir, s.name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, mode&0o7777)
+	fd, errno := openName(s.dir, s.name, flags, mode)
 	switch {
-	case err == unix.ELOOP && flags&unix.O_NOFOLLOW == 0:
+	case errno == unix.ELOOP && flags&unix.O_NOFOLLOW == 0:
 		if to, errno := w.follow(s); errno == 0 {
 			return answer{}, to
 		}
 		return refuse(unix.ELOOP), ""
-	case err == unix.ENXIO && flags&unix.O_NONBLOCK == 0:
+	case errno == unix.ENXIO && flags&unix.O_NONBLOCK == 0:
 		return w.openPipe(n, s, flags), ""
-	case err != nil:
-		return result(err), ""
+	case errno != 0:
+		return refuse(errno), ""
 	}
 	return w.opened(fd, flags), ""
+}
+
+// openName opens a name in a directory that is no link. Not by O_NOFOLLOW: the
+// caller would find that among the flags of its descriptor. A named pipe would
+// block us until it has another end.
+func openName(dir int, name string, flags int, mode uint32) (int, unix.Errno) {
+	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
+		Flags:   uint64(flags&openFlags) | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK,
+		Mode:    uint64(mode & 0o7777),
+		Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	return fd, errnoOf(err)
 }
 
 // opened gives the caller a descriptor that we opened without blocking.
@@ -264,7 +282,7 @@ func (w *worker) openUnnamed(n *notification, abs string, flags int, mode uint32
 	case mode&0o6000 != 0:
 		return refuse(unix.EPERM)
 	}
-	if rule := w.rules.judge(writing, real); rule != nil {
+	if rule := w.judge(writing, -1, real); rule != nil {
 		return w.denied(n, "create", real, rule)
 	}
 	fd, err := unix.Openat(dir, ".", flags|unix.O_CLOEXEC, mode&0o7777&^w.masks.of(n))

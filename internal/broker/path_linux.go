@@ -19,6 +19,19 @@ type spot struct {
 	slash bool
 }
 
+// last is the end of the path as the caller wrote it. The calls that make, move
+// or remove a name follow no link at the end, with a slash or without.
+func (s *spot) last() string {
+	if s.slash {
+		return s.name + "/"
+	}
+	return s.name
+}
+
+// isDots says whether the path ends in "." or "..". Nothing can be made or moved
+// under that name, and the kernel has its own error for every attempt.
+func (s *spot) isDots() bool { return s.name == "." || s.name == ".." }
+
 func (s *spot) path() string {
 	if s.real == "/" {
 		return "/" + s.name
@@ -28,8 +41,8 @@ func (s *spot) path() string {
 
 func (s *spot) close() { _ = unix.Close(s.dir) }
 
-// errNoName is returned for a path that ends in no name: "..", "." or the root.
-// Nothing can be made of that name, so the kernel may say so.
+// errNoName is returned for the root, which has no name and no directory that
+// holds it. Nothing can be made of it, so the kernel may say so.
 const errNoName = unix.EISDIR
 
 // absolute returns a path of the caller as it is from the sandbox's root, with
@@ -127,6 +140,9 @@ func (w *worker) expand(n *notification, name string) (string, unix.Errno) {
 
 func (w *worker) expandFrom(n *notification, link string, rest []string) (string, unix.Errno) {
 	to, errno := w.leadsTo(n, link)
+	if errno == unix.EBADF {
+		errno = unix.ENOENT // a descriptor that is not open is a name that is not there
+	}
 	if errno != 0 || len(rest) == 0 {
 		return to, errno
 	}
@@ -142,34 +158,85 @@ func (w *worker) locate(abs string) (spot, unix.Errno) {
 		return spot{}, errNoName
 	}
 	s := spot{name: trimmed[i+1:], slash: len(trimmed) < len(abs)}
-	if s.name == "." || s.name == ".." {
-		return spot{}, errNoName
-	}
-	if len(s.name) > unix.NAME_MAX {
-		return spot{}, unix.ENAMETOOLONG
-	}
 	var errno unix.Errno
 	if s.dir, errno = w.openInside(trimmed[:i+1], unix.O_DIRECTORY); errno != 0 {
 		return spot{}, errno
 	}
-	if s.real, errno = w.realPath(s.dir); errno != 0 {
+	if s.real, errno = w.realPath(s.dir); errno == 0 {
+		// A descriptor by O_PATH does not say whether names may be looked up in it.
+		errno = errnoOf(unix.Faccessat(s.dir, "", unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS))
+	}
+	if errno != 0 {
 		s.close()
 		return spot{}, errno
 	}
 	return s, 0
 }
 
+// failsInArea says whether the nearest directory on the way to a path that leads
+// nowhere lies in an area.
+func (w *worker) failsInArea(abs string) bool {
+	for abs = strings.TrimRight(abs, "/"); abs != ""; {
+		abs = strings.TrimRight(abs[:strings.LastIndexByte(abs, '/')+1], "/")
+		dir, errno := w.openInside(abs+"/", unix.O_DIRECTORY)
+		if errno != 0 {
+			continue
+		}
+		real, errno := w.realPath(dir)
+		_ = unix.Close(dir)
+		return errno == 0 && w.rules.inArea(real)
+	}
+	return false
+}
+
 // openInside opens a path by O_PATH as a process in the sandbox would: its root
 // is the root of absolute links and the end of "..".
 func (w *worker) openInside(name string, flags uint64) (int, unix.Errno) {
-	fd, err := unix.Openat2(w.root, name, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC | flags,
-		Resolve: unix.RESOLVE_IN_ROOT,
-	})
-	if err != nil {
-		return -1, errnoOf(err)
+	name, errno := w.shorten(name)
+	if errno != 0 {
+		return -1, errno
 	}
-	return fd, 0
+	return w.openShort(name, flags)
+}
+
+// openShort is openInside for a path that is not too long.
+func (w *worker) openShort(name string, flags uint64) (int, unix.Errno) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT}
+	// The kernel gives up on ".." when anything is renamed or mounted meanwhile,
+	// by whomever on the machine.
+	const patience = 200
+	for tries := 1; ; tries++ {
+		fd, err := unix.Openat2(w.root, name, &how)
+		switch {
+		case err == nil:
+			return fd, 0
+		case err != unix.EAGAIN || tries == patience:
+			return -1, errnoOf(err)
+		}
+	}
+}
+
+// shorten makes a path fit for the kernel. What the caller names may be as long as
+// a path can be and start from a directory whose own is long: then the first part
+// of both is replaced by the real path of what it leads to.
+func (w *worker) shorten(name string) (string, unix.Errno) {
+	for len(name) >= unix.PathMax {
+		i := strings.LastIndexByte(name[:unix.PathMax-1], '/')
+		dir, errno := w.openShort(name[:i+1], unix.O_DIRECTORY)
+		if errno != 0 {
+			return "", errno
+		}
+		real, errno := w.realPath(dir)
+		_ = unix.Close(dir)
+		switch {
+		case errno != 0:
+			return "", errno
+		case len(real) >= i:
+			return "", unix.ENAMETOOLONG // it is as short as it can be
+		}
+		name = real + name[i:]
+	}
+	return name, 0
 }
 
 // realPath returns where a descriptor leads to, as it is called inside.
@@ -219,7 +286,7 @@ const maxLinks = 40
 
 func errnoOf(err error) unix.Errno {
 	var errno unix.Errno
-	if errors.As(err, &errno) {
+	if err == nil || errors.As(err, &errno) {
 		return errno
 	}
 	return unix.EIO

@@ -47,7 +47,7 @@ const openFlags = unix.O_ACCMODE | unix.O_CREAT | unix.O_EXCL | unix.O_NOCTTY | 
 // openDirect opens the path in w.path, if there is no link in it.
 func (w *worker) openDirect(flags int, mode uint32) (int, unix.Errno) {
 	how := unix.OpenHow{
-		Flags:   uint64(flags&openFlags) | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK,
+		Flags:   uint64(flags&openFlags) | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS,
 	}
 	if flags&unix.O_CREAT != 0 {
@@ -63,7 +63,7 @@ func (w *worker) openDirect(flags int, mode uint32) (int, unix.Errno) {
 
 // openPlainToWrite opens or makes a file in an area.
 func (w *worker) openPlainToWrite(n *notification, path string, flags int, mode uint32) (a answer, ok bool) {
-	if flags&unix.O_TMPFILE == unix.O_TMPFILE || !w.rules.inArea(path) || w.rules.judgeOpen(path, flags) != nil {
+	if flags&unix.O_TMPFILE == unix.O_TMPFILE || !w.rules.inArea(path) || w.rules.isSuspectToOpen(path, flags) {
 		return a, false
 	}
 	if flags&unix.O_CREAT != 0 {
@@ -87,7 +87,7 @@ func (w *worker) openPlainToWrite(n *notification, path string, flags int, mode 
 
 // openPlainToRead opens a file for reading only.
 func (w *worker) openPlainToRead(n *notification, path string, flags int) (a answer, ok bool) {
-	if strings.HasPrefix(path, "/proc") || strings.HasPrefix(path, "/dev") || w.rules.judge(reading, path) != nil {
+	if strings.HasPrefix(path, "/proc") || strings.HasPrefix(path, "/dev") || w.rules.isSuspect(reading, path) {
 		return a, false
 	}
 	fd, errno := w.openDirect(flags, 0)

@@ -87,7 +87,7 @@ func (w *worker) openFound(n *notification, fd, flags int) answer {
 		return result(err)
 	}
 	kind := st.Mode & unix.S_IFMT
-	if rule := w.rules.judge(reading, path); rule != nil && kind != unix.S_IFDIR {
+	if rule := w.judge(reading, -1, path); rule != nil && kind != unix.S_IFDIR {
 		return w.denied(n, "open", path, rule)
 	}
 	switch {

@@ -38,18 +38,18 @@ func (w *worker) remove(n *notification, dirfd, name uint64, flags int) answer {
 	if !w.spec.Broker.Strict {
 		return pass // it was only to be observed
 	}
+	if flags&^unix.AT_REMOVEDIR != 0 {
+		return refuse(unix.EINVAL)
+	}
 	s, done := w.target(n, "remove", dirfd, name)
 	if done != nil {
 		return *done
 	}
 	defer s.close()
-	if w.rules.isMountPoint(s.path()) {
+	if !s.isDots() && w.isMountPoint(&s) {
 		return refuse(unix.EBUSY)
 	}
-	if s.slash && flags&unix.AT_REMOVEDIR == 0 {
-		return refuse(unix.ENOTDIR)
-	}
-	return result(unix.Unlinkat(s.dir, s.name, flags))
+	return result(unix.Unlinkat(s.dir, s.last(), flags))
 }
 
 func (w *worker) changeAt(n *notification, dirfd, name, flags uint64) answer {
@@ -75,7 +75,7 @@ func (w *worker) change(n *notification, dirfd, name uint64, follow bool) answer
 	}
 	abs, errno := w.absolute(n, dirfd, text)
 	if errno != 0 {
-		return pass
+		return unjudged(errno)
 	}
 	flags := uint64(unix.O_NOFOLLOW)
 	if follow {
@@ -83,7 +83,7 @@ func (w *worker) change(n *notification, dirfd, name uint64, follow bool) answer
 	}
 	fd, errno := w.openInside(abs, flags)
 	if errno != 0 {
-		return pass
+		return unjudged(errno)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	return w.judgeChange(n, fd)
@@ -102,9 +102,9 @@ func (w *worker) changeOpen(n *notification, fd uint64) answer {
 func (w *worker) judgeChange(n *notification, fd int) answer {
 	path, errno := w.realPath(fd)
 	if errno != 0 {
-		return pass
+		return unjudged(errno)
 	}
-	if rule := w.rules.judge(writing, path); rule != nil {
+	if rule := w.judge(writing, -1, path); rule != nil {
 		return w.denied(n, "change", path, rule)
 	}
 	return pass

@@ -24,6 +24,9 @@ type rules struct {
 	layers []layer
 	mounts []string // where something is mounted inside
 	reads  bool     // there are rules about reading
+	// capitals says that there are denials which a small path can be another
+	// spelling of.
+	capitals bool
 
 	spec *spec.Spec
 	once sync.Once
@@ -31,7 +34,7 @@ type rules struct {
 }
 
 // layer holds, for each access, the rules that say something about it.
-type layer [2]list
+type layer [2]*list
 
 // list is an ordered list of rules. Those about names in a directory, which
 // every Spec has, are kept apart: they need no set, which takes a while to
@@ -41,6 +44,8 @@ type list struct {
 	names []names
 	set   *pattern.Set
 	index []int // of the set's patterns in rules
+	// folded is for directories that do not tell capitals from small letters.
+	folded folded
 }
 
 // names is a rule about names in a directory.
@@ -65,6 +70,14 @@ func (n *names) match(path string) bool {
 
 // first returns the first rule that is about a path, or nil.
 func (l *list) first(path string) *spec.PathRule {
+	if n := l.firstIndex(path); n < len(l.rules) {
+		return l.rules[n]
+	}
+	return nil
+}
+
+// firstIndex returns its index, or the number of rules.
+func (l *list) firstIndex(path string) int {
 	best := len(l.rules)
 	if n := l.set.First(path); n >= 0 {
 		best = l.index[n]
@@ -74,14 +87,11 @@ func (l *list) first(path string) *spec.PathRule {
 			best = n.index
 		}
 	}
-	if best == len(l.rules) {
-		return nil
-	}
-	return l.rules[best]
+	return best
 }
 
-func newList(all []spec.PathRule, a access) (list, error) {
-	var l list
+func newList(all []spec.PathRule, a access) (*list, error) {
+	l := new(list)
 	var texts []string
 	for i := range all {
 		if verdict(&all[i], a) == "" {
@@ -116,10 +126,21 @@ func newRules(s *spec.Spec) (*rules, error) {
 			if l[a], err = newList(all, access(a)); err != nil {
 				return nil, fmt.Errorf("broker: %w", err)
 			}
+			r.capitals = r.capitals || l[a].hasCapitals(access(a))
 		}
 		r.layers = append(r.layers, l)
 	}
 	return r, nil
+}
+
+// hasCapitals says whether a denial is not in the form that paths are folded to.
+func (l *list) hasCapitals(a access) bool {
+	for _, r := range l.rules {
+		if verdict(r, a) == spec.Denied && !isFolded(r.Pattern) {
+			return true
+		}
+	}
+	return false
 }
 
 func verdict(r *spec.PathRule, a access) spec.Verdict {

@@ -14,6 +14,10 @@ type masks struct {
 	initial uint32
 	changed bool
 	known   map[uint32]known
+	// changing are threads that were let go on to change their mask, and have not
+	// been heard of since: they may not have come to it yet. What is read
+	// meanwhile of others that share it must not be kept.
+	changing map[uint32]bool
 }
 
 // known is the mask of one process, for as long as its descriptor says that it
@@ -46,6 +50,7 @@ func (m *masks) of(n *notification) uint32 {
 	if !m.changed {
 		return m.initial
 	}
+	delete(m.changing, n.pid)
 	if k, ok := m.known[n.pid]; ok {
 		if unix.PidfdSendSignal(k.pidfd, 0, nil, 0) == nil {
 			return k.mask
@@ -53,19 +58,46 @@ func (m *masks) of(n *notification) uint32 {
 		m.forget(n.pid)
 	}
 	mask := readMask(n)
-	m.remember(n.pid, mask)
+	if !m.isChanging(n.pid) {
+		m.remember(n.pid, mask)
+	}
 	return mask
 }
 
-// umask is performed by the kernel, and from then on known here. Threads share
-// it, so what is known of others of the process is forgotten.
-func (w *worker) umask() answer {
+// umask is performed by the kernel. Threads share their mask, so what is known of
+// others is forgotten. Of the caller's own the new one is known at once, unless
+// somebody else is about to change it too.
+func (w *worker) umask(n *notification) answer {
 	m := &w.masks
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changed = true
 	m.forgetAll()
+	delete(m.changing, n.pid)
+	if !m.isChanging(n.pid) {
+		m.remember(n.pid, uint32(n.args[0])&0o777)
+	}
+	if m.changing == nil {
+		m.changing = make(map[uint32]bool)
+	}
+	m.changing[n.pid] = true
 	return pass
+}
+
+// isChanging says whether another thread that shares the mask of this one may be
+// about to change it. Those that have ended are not.
+func (m *masks) isChanging(pid uint32) bool {
+	const filesystem = 3 // KCMP_FS
+	for other := range m.changing {
+		order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(other), uintptr(pid), filesystem, 0, 0, 0)
+		switch {
+		case errno == unix.ESRCH:
+			delete(m.changing, other)
+		case errno != 0 || order == 0:
+			return true
+		}
+	}
+	return false
 }
 
 func (m *masks) forgetAll() {

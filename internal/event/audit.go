@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Names in the directory of an audit log. Rotated files have a number added,
@@ -115,7 +117,7 @@ func (a *Audit) append(line []byte) error {
 			return err
 		}
 	}
-	return errors.New(Printable(a.path()) + " is removed again and again")
+	return errors.New(plain.Word(a.path()) + " is removed again and again")
 }
 
 // put writes a line, and reports whether the file still has a name.
@@ -181,7 +183,7 @@ var errNotYet = errors.New("the file could not be opened a moment ago")
 
 func (a *Audit) open() (*os.File, error) {
 	if !filepath.IsAbs(a.Dir) {
-		return nil, fmt.Errorf("%s is not an absolute path", Printable(a.Dir))
+		return nil, fmt.Errorf("%s is not an absolute path", plain.Word(a.Dir))
 	}
 	if err := os.MkdirAll(a.Dir, 0o700); err != nil {
 		return nil, err
@@ -204,7 +206,7 @@ func (a *Audit) rotate() error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", Printable(lock.Name()), err)
+		return fmt.Errorf("%s: %w", plain.Word(lock.Name()), err)
 	}
 	if info, err := os.Lstat(a.path()); err != nil || !os.SameFile(info, a.info) {
 		return nil // somebody else has rotated it

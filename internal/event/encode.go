@@ -251,14 +251,14 @@ func head(s string, n int) string {
 	return s[:n] // not text
 }
 
-// plain is an Event without its methods.
-type plain Event
+// bare is an Event without its methods.
+type bare Event
 
 // form is what an object is read into.
 type form struct {
 	Version int    `json:"version"`
 	Time    string `json:"time"`
-	*plain
+	*bare
 	Raw map[string][]byte `json:"raw"`
 }
 
@@ -274,7 +274,7 @@ func Decode(line []byte) (*Event, error) {
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var read Event
-	f := form{plain: (*plain)(&read)}
+	f := form{bare: (*bare)(&read)}
 	if err := json.Unmarshal(data, &f); err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // samples has an event of each kind, and every key at least once.
@@ -61,7 +63,7 @@ func TestLineIsReadBackAsItWas(t *testing.T) {
 func TestLineIsPrintableAndOne(t *testing.T) {
 	e := Event{Kind: Deny, Path: "/\x1b[2J\r\n\u009b\x7f\u202e\U000e0001\xff"}
 	line := string(e.AppendLine(nil))
-	if !strings.HasSuffix(line, "\n") || !isPrintable(strings.TrimSuffix(line, "\n")) {
+	if !strings.HasSuffix(line, "\n") || !plain.IsText(strings.TrimSuffix(line, "\n")) || strings.Contains(line, "\t") {
 		t.Errorf("got %q", line)
 	}
 	if !strings.HasPrefix(line, lineStart) || strings.Count(line, lineStart) != 1 {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Filter says which events somebody wants to see. The zero value lets all
@@ -24,7 +26,7 @@ type Filter struct {
 // Check reports a pattern that means nothing.
 func (f *Filter) Check() error {
 	if f.Path != "" && !doublestar.ValidatePattern(f.Path) {
-		return fmt.Errorf("%s is not a pattern; for example: '**/.env'", Printable(f.Path))
+		return fmt.Errorf("%s is not a pattern; for example: '**/.env'", plain.Word(f.Path))
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // openPrivate opens a file of the caller's own. A symbolic link, a second name
@@ -19,7 +21,7 @@ func openPrivate(path string, flags int) (*os.File, error) {
 	// Without O_NONBLOCK a pipe of that name would wait for its other end.
 	f, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if errors.Is(err, syscall.ELOOP) {
-		return nil, fmt.Errorf("%s is a symbolic link; remove it", Printable(path))
+		return nil, fmt.Errorf("%s is a symbolic link; remove it", plain.Word(path))
 	}
 	if err != nil {
 		return nil, err
@@ -37,10 +39,10 @@ func openPrivate(path string, flags int) (*os.File, error) {
 
 func checkFile(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a file; remove it", Printable(path))
+		return fmt.Errorf("%s is not a file; remove it", plain.Word(path))
 	}
 	if links(info) > 1 {
-		return fmt.Errorf("%s is a hard link, so it may be another file as well; remove it", Printable(path))
+		return fmt.Errorf("%s is a hard link, so it may be another file as well; remove it", plain.Word(path))
 	}
 	return checkOwner(path, info)
 }
@@ -52,17 +54,17 @@ func checkDir(path string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory; remove it", Printable(path))
+		return fmt.Errorf("%s is not a directory; remove it", plain.Word(path))
 	}
 	return checkOwner(path, info)
 }
 
 func checkOwner(path string, info fs.FileInfo) error {
 	if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != os.Geteuid() {
-		return fmt.Errorf("%s belongs to another user (uid %d); remove it, or run as that user", Printable(path), uid)
+		return fmt.Errorf("%s belongs to another user (uid %d); remove it, or run as that user", plain.Word(path), uid)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s can be written by others; run: chmod go-w %s", Printable(path), Printable(path))
+		return fmt.Errorf("%s can be written by others; run: chmod go-w %s", plain.Word(path), plain.Word(path))
 	}
 	return nil
 }
@@ -90,9 +92,9 @@ func writeOnce(f *os.File, line []byte) error {
 	case err != nil:
 		return err
 	case failed != nil:
-		return fmt.Errorf("%s: %w", Printable(f.Name()), failed)
+		return fmt.Errorf("%s: %w", plain.Word(f.Name()), failed)
 	case n < len(line):
-		return fmt.Errorf("%s: %w; is the disk full?", Printable(f.Name()), io.ErrShortWrite)
+		return fmt.Errorf("%s: %w; is the disk full?", plain.Word(f.Name()), io.ErrShortWrite)
 	}
 	return nil
 }

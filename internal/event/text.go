@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // summaryLines is how many denials a summary names: more would push what the
@@ -35,35 +37,35 @@ func summary(denials []Event, rest int) []string {
 
 func (e *Event) summary() string {
 	const longest = 160
-	text := "denied: " + join(sentence(string(e.Op)), Printable(shorten(e.subject(), longest)), Printable(shorten(e.Method, longest)))
+	text := "denied: " + join(plain.Text(string(e.Op)), plain.Word(shorten(e.subject(), longest)), plain.Word(shorten(e.Method, longest)))
 	if e.Rule != "" {
-		text += " (" + sentence(shorten(e.Rule, longest)) + ")"
+		text += " (" + plain.Text(shorten(e.Rule, longest)) + ")"
 	}
 	text += e.repetitions()
 	// A fix that is cut short would grant something else.
 	if e.Fix != "" && len(e.Fix) <= longest {
-		text += "; to allow: " + sentence(e.Fix)
+		text += "; to allow: " + plain.Text(e.Fix)
 	}
 	return text
 }
 
 // Text is the event for a person, in one line, without its time and kind.
 func (e *Event) Text() string {
-	who := Printable(e.Process)
+	who := plain.Word(e.Process)
 	if e.Pid != 0 {
 		who += "[" + strconv.Itoa(e.Pid) + "]"
 	}
-	text := join(sentence(e.Sandbox), who, e.what())
+	text := join(plain.Text(e.Sandbox), who, e.what())
 	if e.Rule != "" {
-		text += " (" + sentence(e.Rule)
+		text += " (" + plain.Text(e.Rule)
 		if e.Where != "" {
-			text += " at " + sentence(e.Where)
+			text += " at " + plain.Text(e.Where)
 		}
 		text += ")"
 	}
 	text += e.repetitions()
 	if e.Kind == Deny && e.Fix != "" {
-		text += "; to allow: " + sentence(e.Fix)
+		text += "; to allow: " + plain.Text(e.Fix)
 	}
 	if e.Truncated {
 		text += "; too long to record whole"
@@ -74,22 +76,22 @@ func (e *Event) Text() string {
 func (e *Event) what() string {
 	switch e.Kind {
 	case Exec:
-		return join("exec", Printable(e.Path), e.arguments())
+		return join("exec", plain.Word(e.Path), e.arguments())
 	case Exit:
 		if e.Signal != "" {
-			return "ended by " + sentence(e.Signal)
+			return "ended by " + plain.Text(e.Signal)
 		}
 		if e.Status != nil {
 			return "ended with status " + strconv.Itoa(*e.Status)
 		}
 		return "ended"
 	case Limit:
-		return join("met the limit", sentence(e.Limit))
+		return join("met the limit", plain.Text(e.Limit))
 	case Connection:
-		return join(Printable(e.Method), Printable(e.subject()), Printable(e.URLPath),
+		return join(plain.Word(e.Method), plain.Word(e.subject()), plain.Word(e.URLPath),
 			fmt.Sprintf("%d bytes in, %d out, %s", e.BytesIn, e.BytesOut, e.Duration.Round(time.Microsecond)))
 	}
-	return join(sentence(string(e.Op)), Printable(e.subject()), Printable(e.Method), Printable(e.URLPath), e.arguments())
+	return join(plain.Text(string(e.Op)), plain.Word(e.subject()), plain.Word(e.Method), plain.Word(e.URLPath), e.arguments())
 }
 
 // subject is what the event is about: a path, or a host and port.
@@ -128,7 +130,7 @@ func (e *Event) arguments() string {
 		if word == "" {
 			word = "''"
 		} else {
-			word = Printable(shorten(word, longest))
+			word = plain.Word(shorten(word, longest))
 		}
 		b.WriteString(word)
 	}
@@ -153,67 +155,6 @@ func join(parts ...string) string {
 			b.WriteByte(' ')
 		}
 		b.WriteString(p)
-	}
-	return b.String()
-}
-
-// Printable returns s as one word that is safe on a terminal and that a shell
-// (bash, zsh, ksh) reads back as s. A name of harmless characters stays as it is; anything else
-// is in quotes, so that no name can pass for the text around it, end a line or
-// drive a terminal.
-func Printable(s string) string {
-	if isPrintable(s) {
-		if strings.IndexFunc(s, needsQuotes) < 0 && !strings.HasPrefix(s, "~") {
-			return s
-		}
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	return "$'" + escape(s, `'`) + "'"
-}
-
-// needsQuotes is about printable characters only.
-func needsQuotes(r rune) bool {
-	return r < utf8.RuneSelf && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
-		!strings.ContainsRune("/._-+,:@%=~", r)
-}
-
-// sentence makes text safe on a terminal that is made of several words, and not
-// by the sandbox.
-func sentence(s string) string {
-	if isPrintable(s) {
-		return s
-	}
-	return escape(s, "")
-}
-
-func isPrintable(s string) bool {
-	for _, r := range s {
-		if !strconv.IsPrint(r) {
-			return false
-		}
-	}
-	return utf8.ValidString(s)
-}
-
-// escape writes what is not printable, backslashes and the given quotation mark
-// the way strings of shells and of C have it.
-func escape(s, quote string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && n == 1, r < utf8.RuneSelf && !strconv.IsPrint(r):
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case r == '\\' || quote != "" && s[:n] == quote:
-			b.WriteString(`\` + s[:n])
-		case strconv.IsPrint(r):
-			b.WriteString(s[:n])
-		case r > 0xffff:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		s = s[n:]
 	}
 	return b.String()
 }

@@ -2,12 +2,9 @@ package event
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
 func TestSummaryNamesWhatWasDeniedAndTheFix(t *testing.T) {
@@ -57,29 +54,9 @@ func TestSummaryIsShort(t *testing.T) {
 }
 
 func TestHostileNamesCannotPassForTheTextAround(t *testing.T) {
-	for name, want := range map[string]string{
-		"plain-1.2_x+y,z:@%=~":  "plain-1.2_x+y,z:@%=~",
-		"/söme/文":               "/söme/文",
-		"":                      "",
-		"a b":                   "'a b'",
-		"it's":                  `'it'\''s'`,
-		"~":                     "'~'",
-		"x (rule); to allow: -": "'x (rule); to allow: -'",
-		"$HOME":                 "'$HOME'",
-		"*":                     "'*'",
-		"a\nbailey: forged":     `$'a\x0abailey: forged'`,
-		"\x1b[2J":               `$'\x1b[2J'`,
-		"\x9b2J":                `$'\x9b2J'`,
-		"\u009b2J":              `$'\u009b2J'`,
-		"'\\\x00":               `$'\'\\\x00'`,
-		"\u202egnp.exe":         `$'\u202egnp.exe'`,
-		"\U000e0001":            `$'\U000e0001'`,
-		"\u2028":                `$'\u2028'`,
-		"\u00a0":                `$'\u00a0'`,
+	for _, name := range []string{
+		"", "a b", "x (rule); to allow: -", "a\nbailey: forged", "\x1b[2J", "\x9b2J", "\u009b2J", "\u202egnp.exe", "\U000e0001", "\u2028",
 	} {
-		if got := Printable(name); got != want {
-			t.Errorf("%q: got %s, want %s", name, got, want)
-		}
 		e := Event{
 			Kind: Deny, Op: Op(name), Path: name, Process: name, Rule: name, Where: name, Fix: name, Sandbox: name,
 			Argv: []string{"x", name}, Method: name, URLPath: name, Limit: name, Signal: name, Truncated: true,
@@ -88,16 +65,6 @@ func TestHostileNamesCannotPassForTheTextAround(t *testing.T) {
 			e.Kind = kind
 			checkText(t, e.Text())
 			checkText(t, Summary([]Event{e})[0])
-		}
-	}
-}
-
-func TestShellReadsPrintableBack(t *testing.T) {
-	testenv.Requires(t, testenv.Program("bash"))
-	for _, name := range []string{"a b", "it's", "~", "$HOME", "*", "a\nb", "\x1bab", "\xff\xfe0", "\u009b2J", "\U000e0001f", `\`, "'\x7f\\'"} {
-		out, err := exec.Command("bash", "--norc", "-c", "LC_ALL=C.UTF-8; printf %s "+Printable(name)).Output()
-		if err != nil || string(out) != name {
-			t.Errorf("%s: got %q (%v), want %q", Printable(name), out, err, name)
 		}
 	}
 }

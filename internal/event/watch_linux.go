@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Watch waits for changes of an audit log.
@@ -45,7 +47,7 @@ func watchError(dir string, err error) error {
 	case errors.Is(err, unix.ENOSPC):
 		hint = "; as root, raise: sysctl fs.inotify.max_user_watches"
 	}
-	return fmt.Errorf("watch %s: %w%s", Printable(dir), err, hint)
+	return fmt.Errorf("watch %s: %w%s", plain.Word(dir), err, hint)
 }
 
 // Wait returns when something has changed since the last call. The error is

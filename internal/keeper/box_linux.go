@@ -13,6 +13,8 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
+	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -82,8 +84,23 @@ func (b *box) build(c *conn) error {
 		return errors.New("the plan is not the one that was announced; something changed meanwhile, try again")
 	}
 	b.spec = &p.Spec
+	program := ""
+	if b.spec.Gate != nil {
+		if program, err = gate.Program(); err != nil {
+			return err
+		}
+	}
 	b.resident, err = native.Open(b.spec, native.Options{Report: b.denied, Files: p.Files})
+	if err == nil {
+		sandbox.ServeGate(program, b.spec, b.resident, b.network)
+	}
 	return err
+}
+
+// network records what the network gate tells.
+func (b *box) network(e *event.Event) {
+	e.Sandbox = b.name
+	b.keeper.audit.Emit(e)
 }
 
 // count counts a user or a hold. The keeper's mutex is held.
@@ -171,12 +188,13 @@ func (b *box) stop(grace time.Duration) {
 		_ = j.Signal(unix.SIGTERM) // it may just have ended
 		_ = j.Signal(unix.SIGCONT)
 	}
-	deadline := time.After(grace)
+	deadline := time.NewTimer(grace)
+	defer deadline.Stop()
 	for _, j := range jobs {
 		select {
 		case <-j.Done():
 			continue
-		case <-deadline:
+		case <-deadline.C:
 		case <-b.resident.Done():
 		}
 		break

@@ -64,7 +64,7 @@ func (c *conn) sendFiles(b []byte, files []*os.File) (n int, err error) {
 	}
 	werr := raw.Write(func(fd uintptr) bool {
 		n, err = unix.SendmsgN(int(fd), b, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
-		return err != unix.EAGAIN && err != unix.EINTR
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	})
 	return n, errors.Join(err, werr)
 }
@@ -118,7 +118,7 @@ func (c *conn) receiveFiles(b []byte, r *received) (n int, err error) {
 	var used int
 	rerr := raw.Read(func(fd uintptr) bool {
 		n, used, _, _, err = unix.Recvmsg(int(fd), b, control, unix.MSG_CMSG_CLOEXEC)
-		return err != unix.EAGAIN && err != unix.EINTR
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	})
 	if err = errors.Join(err, rerr); err != nil {
 		return 0, err

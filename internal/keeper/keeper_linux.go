@@ -24,7 +24,8 @@ type Keeper struct {
 	boxes   map[string]*box   // those that take commands
 	all     map[*box]struct{} // and those that do not any more
 	clients int
-	leave   *time.Timer // runs while there is nothing to keep
+	freed   chan struct{} // a token after somebody has gone
+	leave   *time.Timer   // runs while there is nothing to keep
 }
 
 // patience is how long a keeper that has nothing to keep waits for something.
@@ -42,6 +43,7 @@ func Serve() error {
 		listener: os.NewFile(fdListener, "listener"),
 		boxes:    make(map[string]*box),
 		all:      make(map[*box]struct{}),
+		freed:    make(chan struct{}, 1),
 	}
 	k.audit.Dir = event.AuditDir(sandbox.StateHome(home))
 	k.leave = time.AfterFunc(patience, k.end)
@@ -69,9 +71,9 @@ func (k *Keeper) accept() error {
 			go k.serve(&conn{file: os.NewFile(uintptr(fd), "client")})
 		case unix.ECONNABORTED:
 		default:
-			// Out of descriptors or memory. Who waits will be served when some
-			// are free; to try without a pause would take what is left.
-			time.Sleep(10 * time.Millisecond)
+			// Out of descriptors or memory. Who waits will be served when
+			// somebody has gone.
+			<-k.freed
 		}
 	}
 }
@@ -91,8 +93,17 @@ func (k *Keeper) exit() {
 	k.consider()
 }
 
+// notice says that descriptors are free again.
+func (k *Keeper) notice() {
+	select {
+	case k.freed <- struct{}{}:
+	default:
+	}
+}
+
 // consider plans the end if there is nothing to keep.
 func (k *Keeper) consider() {
+	k.notice()
 	if k.clients == 0 && len(k.all) == 0 {
 		k.leave.Reset(patience)
 	}

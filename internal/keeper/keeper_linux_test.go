@@ -279,7 +279,11 @@ func TestKeyChangesWithEverythingButTheCommand(t *testing.T) {
 		case reflect.Slice:
 			v.Set(reflect.Append(reflect.MakeSlice(v.Type(), 0, 1), reflect.Zero(v.Type().Elem())))
 		case reflect.Pointer:
-			v.SetZero()
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			} else {
+				v.SetZero()
+			}
 		case reflect.Int, reflect.Int64:
 			v.SetInt(v.Int() + 1)
 		case reflect.String:

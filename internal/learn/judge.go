@@ -15,6 +15,7 @@ type Call struct {
 	Op      string // as package broker names it: open, create, stat, exec and so on
 	Path    string // absolute and clean, links not resolved
 	Write   bool   // it wants to change what is there
+	Gone    bool   // nothing will be there any more: it is removed, or gets another name
 }
 
 // Files is what has to be known about files of the host.
@@ -23,6 +24,9 @@ type Files interface {
 	Look(path string) (File, bool)
 	// Names lists a directory; nil if that cannot be done.
 	Names(dir string) []string
+	// Interpreter returns the program that a script names in its first line; ""
+	// if the file is no script.
+	Interpreter(path string) string
 }
 
 // File is what a path leads to.
@@ -45,8 +49,13 @@ type Need struct {
 	Denied string
 	// Brokered says that the broker denies it, and so tells about it itself.
 	Brokered bool
-	// ReadOnly says that reading is granted, and writing is what lacks.
+	// ReadOnly says that reading is granted, and writing is what lacks. Around is
+	// the path that is granted so.
 	ReadOnly bool
+	Around   string
+	// Fix is the flag that lifts the rule, to be followed by Path; empty if none
+	// does, or no rule forbids it.
+	Fix string
 }
 
 // Rule says in a few words what stands in the way.
@@ -64,18 +73,10 @@ func (n *Need) Rule() string {
 type Judge struct {
 	spec   *spec.Spec
 	layers []layer
-	sealed []sealed
-	// made are directories of the host that the command makes in memory, since
-	// it does not find them there.
+	// made are files and directories of the host that the command makes in
+	// memory, since it does not find them there.
 	made pathSet
 }
-
-// sealed is a path that a rule keeps from being written.
-type sealed struct{ path, rule string }
-
-// Seal tells of a rule that forbids writing to a path, whatever is granted. A
-// Spec does not say so where nothing grants it either. It comes before any Needs.
-func (j *Judge) Seal(path, rule string) { j.sealed = append(j.sealed, sealed{path, rule}) }
 
 // layer holds the broker's rules about reading and about writing.
 type layer struct{ read, write ruleSet }
@@ -139,6 +140,8 @@ type finding struct {
 	denied   string // the rule, if there is one
 	brokered bool
 	readOnly bool // nothing but writing lacks
+	around   string
+	fix      string
 }
 
 var (
@@ -158,7 +161,7 @@ func (j *Judge) read(p string, look bool) finding {
 		if j.leadsToMount(p) {
 			return allowed
 		}
-		return notGranted
+		return finding{denied: j.spec.DeniedBy(p, false)}
 	case m.Kind == spec.Hide:
 		if look && p == m.Target {
 			return allowed // something empty stands in its place
@@ -187,8 +190,17 @@ func (j *Judge) leadsToMount(p string) bool {
 }
 
 // write judges whether a path without links can be made or changed, in a
-// directory of the host that is its parent, or the nearest above it.
+// directory of the host that is its parent, or the nearest above it. A denial is
+// what stands in the way even where nothing is granted: a grant would not help.
 func (j *Judge) write(p, dir string) finding {
+	v := j.writeGranted(p, dir)
+	if !v.allowed && v.denied == "" {
+		v.denied = j.spec.DeniedBy(p, true)
+	}
+	return v
+}
+
+func (j *Judge) writeGranted(p, dir string) finding {
 	access, m := j.spec.Access(p)
 	switch {
 	case m == nil, m.Kind == spec.Dir, m.Kind == spec.Symlink:
@@ -203,14 +215,9 @@ func (j *Judge) write(p, dir string) finding {
 		return notGranted
 	case access < spec.AccessPrivate:
 		if isDenial(m.Why) {
-			return finding{denied: m.Why}
+			return finding{denied: m.Why, fix: j.fixOf(p)}
 		}
-		for _, s := range j.sealed {
-			if spec.Covers(s.path, p) {
-				return finding{denied: s.rule}
-			}
-		}
-		return finding{readOnly: true}
+		return finding{readOnly: true, around: m.Target}
 	case access == spec.AccessPrivate:
 		return allowed
 	}
@@ -220,6 +227,17 @@ func (j *Judge) write(p, dir string) finding {
 		}
 	}
 	return allowed
+}
+
+// fixOf returns the flag that lifts what keeps a path from being written, if there
+// is one.
+func (j *Judge) fixOf(p string) string {
+	for i := range j.layers {
+		if r := j.layers[i].write.denies(p, writeVerdict); r != nil {
+			return r.Fix
+		}
+	}
+	return ""
 }
 
 // inMemory says whether a path lies in a directory that shows nothing of the
@@ -241,8 +259,12 @@ func (j *Judge) Needs(c Call, f Files) []Need {
 	}
 	file, exists := f.Look(c.Path)
 	switch {
-	case !c.Write && !exists, c.Op == "remove" && (!exists || j.inMemory(file.Real)):
+	case !c.Write && !exists, c.goes() && !exists, c.Op == "remove" && j.inMemory(file.Real):
 		return nil
+	case c.Gone:
+		return j.needsSource(c, f)
+	case c.Op == "exec":
+		return j.needsProgram(c, file, f)
 	case !c.Write:
 		return j.needsReading(c, file)
 	case c.Op == "mkdir" && exists:
@@ -264,6 +286,24 @@ func (j *Judge) Needs(c Call, f Files) []Need {
 	}
 	if !v.allowed {
 		needs = append(needs, need(c, file.Real, file.Dir, true, v))
+	}
+	return needs
+}
+
+// maxScripts is how many scripts the kernel lets name another as interpreter.
+const maxScripts = 4
+
+// needsProgram judges a program, and those that the kernel starts in its place.
+func (j *Judge) needsProgram(c Call, file File, f Files) []Need {
+	needs := j.needsReading(c, file)
+	for range maxScripts {
+		c.Path = path.Clean(f.Interpreter(file.Real))
+		next, exists := f.Look(c.Path)
+		if c.Path[0] != '/' || !exists {
+			break
+		}
+		file = next
+		needs = append(needs, j.needsReading(c, file)...)
 	}
 	return needs
 }
@@ -306,7 +346,11 @@ func (j *Judge) needsDirectory(c Call, f Files) []Need {
 	for dir := path.Dir(c.Path); ; dir = path.Dir(dir) {
 		file, ok := f.Look(dir)
 		if ok && file.Dir {
-			v := j.write(path.Join(file.Real, rest), file.Real)
+			made := path.Join(file.Real, rest)
+			v := j.write(made, file.Real)
+			if v.allowed && j.inMemory(made) {
+				j.made.add(made)
+			}
 			if v.allowed {
 				return nil
 			}
@@ -319,9 +363,33 @@ func (j *Judge) needsDirectory(c Call, f Files) []Need {
 	}
 }
 
-func need(c Call, grant string, dir, change bool, v finding) Need {
-	return Need{Call: c, Grant: grant, Dir: dir, Change: change, Denied: v.denied, Brokered: v.brokered, ReadOnly: v.readOnly}
+// needsSource judges a name that is to go from a directory of the host. Where the
+// sandbox has memory instead, it is not there, unless the command made it.
+func (j *Judge) needsSource(c Call, f Files) []Need {
+	dir, ok := f.Look(path.Dir(c.Path))
+	if !ok {
+		return nil
+	}
+	name := path.Join(dir.Real, path.Base(c.Path))
+	v := j.write(name, dir.Real)
+	if j.inMemory(name) && !j.made.has(name) {
+		v = notGranted
+	}
+	if v.allowed {
+		return nil
+	}
+	return []Need{need(c, dir.Real, true, true, v)}
 }
+
+func need(c Call, grant string, dir, change bool, v finding) Need {
+	return Need{
+		Call: c, Grant: grant, Dir: dir, Change: change,
+		Denied: v.denied, Brokered: v.brokered, ReadOnly: v.readOnly, Around: v.around, Fix: v.fix,
+	}
+}
+
+// goes says that a call takes a name away.
+func (c *Call) goes() bool { return c.Gone || c.Op == "remove" }
 
 // isLook says that a call wants to know of a file no more than what it is.
 func (c *Call) isLook() bool { return !c.Write && (c.Op == "stat" || c.Op == "mkdir") }

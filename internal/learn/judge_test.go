@@ -48,6 +48,12 @@ func (h host) Names(dir string) []string {
 	return slices.Sorted(slices.Values(names))
 }
 
+// Interpreter finds the scripts of the tests by their names.
+func (host) Interpreter(p string) string {
+	_, interpreter, _ := strings.Cut(p, "#!")
+	return strings.ReplaceAll(interpreter, ":", "/")
+}
+
 var _ Files = host{}
 
 // testSpec is like that of the default policy for the user u in ~/app.
@@ -79,6 +85,7 @@ var testHost = newHost(
 	"/home/u/.nvm/node", "/home/u/.npmrc", "/home/u/.cache/go-build/x", "/home/u/data/a", "/home/u/data/sub/",
 	"/home/u/link -> /home/u/data/a", "/home/u/to-usr -> /usr/bin/dash",
 	"/home/u/app/main.go", "/home/u/app/out -> /srv/out", "/home/u/app/.git/hooks/pre-commit", "/home/u/app/x.key",
+	"/home/u/app/script#!:home:u:run", "/home/u/run#!:usr:bin:dash", "/home/u/run -> /home/u/run#!:usr:bin:dash", "/home/u/app/odd#!none",
 	"/srv/out", "/tmp/host/", "/tmp/host/file", "/opt/tool/bin/run",
 )
 
@@ -100,6 +107,9 @@ func TestNeedsAreWhatTheHostHasAndTheSandboxLacks(t *testing.T) {
 		{"open", "/home/u/.npmrc", false, []string{"read /home/u/.npmrc: not granted"}},
 		{"stat", "/home/u/.npmrc", false, []string{"read /home/u/.npmrc: not granted"}},
 		{"exec", "/opt/tool/bin/run", false, []string{"read /opt/tool/bin/run: not granted"}},
+		{"exec", "/home/u/app/script#!:home:u:run", false, []string{"read /home/u/run: not granted", "read /home/u/run#!:usr:bin:dash: not granted"}},
+		{"exec", "/home/u/app/odd#!none", false, nil},
+		{"open", "/home/u/app/script#!:home:u:run", false, nil},
 		{"open", "/home/u/link", false, []string{"read /home/u/link: not granted", "read /home/u/data/a: not granted"}},
 		{"open", "/home/u/to-usr", false, []string{"read /home/u/to-usr: not granted"}},
 		{"open", "/home/u/app/out", false, []string{"read /srv/out: not granted"}},
@@ -149,12 +159,55 @@ func TestNeedsAreWhatTheHostHasAndTheSandboxLacks(t *testing.T) {
 	}
 }
 
-func TestSealedPathsAreDenied(t *testing.T) {
+func TestWhatIsRenamedMustBeThere(t *testing.T) {
 	j, err := NewJudge(testSpec())
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.Seal("/etc", "filesystem.denyWrite /etc")
+	for _, c := range []struct {
+		path string
+		want []string
+	}{
+		{"/home/u/app/main.go", nil},
+		{"/home/u/.cache/go-build/x", nil},
+		{"/home/u/nothing", nil},
+		{"/etc/passwd", []string{"write /etc/: only reading is granted"}},
+		{"/home/u/data/a", []string{"write /home/u/data/: not granted"}},
+		{"/home/u/link", []string{"write /home/u/: not granted"}},
+		{"/home/u/.npmrc", []string{"write /home/u/: not granted"}},
+		{"/home/u/app/.git/hooks/pre-commit", []string{"write /home/u/app/.git/hooks/: protected .git/hooks"}},
+	} {
+		var got []string
+		for _, n := range j.Needs(Call{Op: "rename", Path: c.path, Write: true, Gone: true}, testHost) {
+			got = append(got, describe(&n))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.path, got, c.want)
+		}
+	}
+	// What the command made itself it finds.
+	for _, path := range []string{"/home/u/.npmrc", "/tmp/host/file"} {
+		j.Needs(Call{Op: "mkdir", Path: "/tmp/host", Write: true}, testHost)
+		j.Needs(Call{Op: "create", Path: path, Write: true}, testHost)
+		if got := j.Needs(Call{Op: "rename", Path: path, Write: true, Gone: true}, testHost); got != nil {
+			t.Errorf("%s, made in memory: got %v", path, got)
+		}
+	}
+}
+
+func TestDenialIsToldWhereNothingIsGranted(t *testing.T) {
+	s := testSpec()
+	s.Denials = []spec.Denial{{Path: "/etc", Why: "filesystem.denyWrite /etc"}, {Path: "/srv", Read: true, Why: "filesystem.denyRead /srv"}}
+	j, err := NewJudge(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if needs := j.Needs(Call{Op: "open", Path: "/srv/out"}, testHost); len(needs) != 1 || needs[0].Denied != "filesystem.denyRead /srv" {
+		t.Errorf("reading what is neither granted nor may be: got %+v", needs)
+	}
+	if needs := j.Needs(Call{Op: "open", Path: "/srv/out", Write: true}, testHost); len(needs) != 1 || needs[0].Denied != "filesystem.denyRead /srv" {
+		t.Errorf("writing it: got %+v", needs)
+	}
 	needs := j.Needs(Call{Op: "create", Path: "/etc/new", Write: true}, testHost)
 	if len(needs) != 1 || needs[0].Denied != "filesystem.denyWrite /etc" {
 		t.Errorf("got %+v", needs)

@@ -147,9 +147,9 @@ func isSource(extension string) bool {
 var homeCaches = []string{
 	".cache/", "Library/Caches/",
 	".npm", ".yarn", ".pnpm-store", ".node-gyp", ".bun/install/cache", ".gradle", ".m2", ".ivy2", ".sbt",
-	".cargo/registry", ".cargo/git", ".ccache", ".nuget/packages", ".composer/cache", ".pub-cache", ".cpan", ".cpanm",
+	".cargo/registry", ".cargo/git", ".cargo/.package-cache", ".cargo/.package-cache-mutate", ".cargo/.global-cache", ".ccache", ".nuget/packages", ".composer/cache", ".pub-cache", ".cpan", ".cpanm",
 	".stack", ".cabal", ".hex", ".mix", ".terraform.d/plugin-cache", ".electron-gyp", ".gem/specs",
-	"go/pkg/mod",
+	"go/pkg/mod", ".config/go/telemetry",
 }
 
 // cacheOf returns the cache that a path lies in, or "".

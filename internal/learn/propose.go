@@ -16,12 +16,18 @@ type Options struct {
 	Home    string // without links; "" if there is none
 	Project string // what relative paths of the policy are relative to; "" if that is not known
 	Files   Files
+	// Granted are paths that a person has granted to this command already. What
+	// they hold is proposed, whatever it looks like.
+	Granted []string
 }
 
 // Proposal is what a policy would have to grant besides the one that was judged
 // by. Paths are absolute.
 type Proposal struct {
 	Read, Write []Grant
+	// Private are caches that the command can read and wants to write. What is
+	// written there is not kept.
+	Private []Grant
 	// Hide are secrets inside of what is granted.
 	Hide []Grant
 	// Left is what was needed and is not proposed.
@@ -86,6 +92,7 @@ func Propose(needs []Need, o Options) Proposal {
 	p.Write = b.grants(&b.write)
 	b.read.dropBelow(p.Write)
 	p.Read = b.grants(&b.read)
+	p.Private = b.grants(&b.private)
 	p.Hide = b.hide(p)
 	for i := range looks {
 		if n := &looks[i]; !covered(p.Read, n.Grant) && !covered(p.Write, n.Grant) {
@@ -119,6 +126,7 @@ type remarkKey struct {
 type builder struct {
 	Options
 	read, write tree
+	private     tree
 	left        map[remarkKey]programs
 	secrets     []string // that were asked for
 }
@@ -147,7 +155,7 @@ func (b *builder) take(n *Need) {
 		return
 	}
 	if cache := cacheOf(b.Home, n.Grant); cache != "" {
-		b.remark(Cache, cache, "", n.Program)
+		b.takeCache(n, cache)
 		return
 	}
 	// A directory that comes into being in ~/.cache is a cache, too.
@@ -167,10 +175,27 @@ func (b *builder) take(n *Need) {
 	b.read.add(at, n.Program, "")
 }
 
+// takeCache leaves a cache out: where it is not granted at all, the command has an
+// empty one in memory. One that it can only read most tools cannot do with.
+func (b *builder) takeCache(n *Need, cache string) {
+	private := cache
+	if spec.Covers(cache, n.Around) {
+		private = n.Around
+	}
+	if file, ok := b.Files.Look(private); n.Change && n.ReadOnly && ok && file.Dir {
+		b.private.add(private, n.Program, "")
+		return
+	}
+	b.remark(Cache, cache, "", n.Program)
+}
+
 // isSecret looks at the name that was asked for and, if that is another, at the
 // one that would be granted. A directory is not a secret for a name in it that
 // comes or goes, unless it is one itself.
 func (b *builder) isSecret(n *Need) bool {
+	if coversAny(b.Granted, n.Path) {
+		return false
+	}
 	return isSecret(b.Home, n.Grant) || isSecret(b.Home, n.Path)
 }
 
@@ -216,7 +241,7 @@ func (b *builder) hide(p Proposal) []Grant {
 	granted := slices.Concat(p.Read, p.Write)
 	var paths []string
 	add := func(secret string) {
-		if covered(granted, secret) && !slices.Contains(paths, secret) {
+		if covered(granted, secret) && !coversAny(b.Granted, secret) && !slices.Contains(paths, secret) {
 			paths = append(paths, secret)
 		}
 	}

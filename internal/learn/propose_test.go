@@ -52,7 +52,7 @@ func TestProposalsAreSmall(t *testing.T) {
 		{"never the home directory", wants("read x /home/u/1", "read x /home/u/2", "read x /home/u/3"), "allowRead ~/1 (x); allowRead ~/2 (x); allowRead ~/3 (x)"},
 		{"never /etc", wants("read x /etc/1", "read x /etc/2", "read x /etc/3"), "allowRead /etc/1 (x); allowRead /etc/2 (x); allowRead /etc/3 (x)"},
 		{"listing the home directory", wants("read ls /home/u/"), "wide ~"},
-		{"a file made in the home directory", []Need{{Call: Call{"sh", "create", "/home/u/.rc", true}, Grant: "/home/u", Dir: true, Change: true}}, "wide ~/.rc (sh)"},
+		{"a file made in the home directory", []Need{{Call: Call{Program: "sh", Op: "create", Path: "/home/u/.rc", Write: true}, Grant: "/home/u", Dir: true, Change: true}}, "wide ~/.rc (sh)"},
 		{"never what holds the project", wants("read x /home/u/src/1", "read x /home/u/src/2", "read x /home/u/src/3"), "allowRead ~/src/1 (x); allowRead ~/src/2 (x); allowRead ~/src/3 (x)"},
 		{"writing covers reading", wants("read x /srv/o/a", "write x /srv/o/"), "allowWrite /srv/o (x)"},
 		{"reading around writing", wants("read x /srv/o/", "write x /srv/o/log/"), "allowRead /srv/o (x); allowWrite /srv/o/log (x)"},
@@ -213,5 +213,41 @@ func checkGrants(t *testing.T, seed uint64, needs []Need, p Proposal, o Options)
 				t.Errorf("seed %d: nothing calls for %s (write %v), with %d things in it", seed, g.Path, list.write, len(inside))
 			}
 		}
+	}
+}
+
+func TestCacheThatCanOnlyBeReadBecomesPrivate(t *testing.T) {
+	change := func(path, around string) Need {
+		return Need{
+			Call: Call{Program: "npm", Op: "create", Path: path + "/x", Write: true}, Grant: path, Dir: true, Change: true,
+			ReadOnly: around != "", Around: around,
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		needs []Need
+		want  string
+	}{
+		{"a part of it", []Need{change("/home/u/.npm/_cacache/tmp", "/home/u/.npm/_cacache"), change("/home/u/.npm/_cacache/a/b", "/home/u/.npm/_cacache")}, "privateWrite ~/.npm/_cacache (npm)"},
+		{"what holds more", []Need{change("/home/u/.npm/_cacache/tmp", "/home")}, "privateWrite ~/.npm (npm)"},
+		{"one that is not granted", []Need{change("/home/u/.npm/_logs", "")}, "cache ~/.npm (npm)"},
+		{"a file", []Need{change("/home/u/.cargo/.package-cache", "/home/u/.cargo/.package-cache")}, "cache ~/.cargo/.package-cache (npm)"},
+		{"no cache", []Need{change("/home/u/data", "/home/u/data")}, "allowWrite ~/data (npm)"},
+	} {
+		files := newHost("/home/u/.npm/_cacache/", "/home/u/.cargo/.package-cache")
+		p := Propose(c.needs, Options{Home: "/home/u", Files: files})
+		if got := summarise(p, Names{}); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestWhatAPersonGrantedIsNoSecret(t *testing.T) {
+	files := newHost("/home/u/.npmrc", "/srv/data/token.txt", "/srv/data/other.key")
+	p := Propose(wants("read npm /home/u/.npmrc", "look npm /home/u/.aws/credentials", "read ls /srv/data/"),
+		Options{Home: "/home/u", Files: files, Granted: []string{"/home/u/.npmrc", "/srv/data/token.txt"}})
+	const want = "allowRead ~/.npmrc (npm); allowRead /srv/data (ls); denyRead /srv/data/other.key; secret ~/.aws/credentials (npm)"
+	if got := summarise(p, Names{}); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Names says how paths are written in a policy.
@@ -40,7 +42,7 @@ func (n Names) Path(entry string) string {
 }
 
 // IsEmpty says whether nothing is proposed. There may still be remarks.
-func (p *Proposal) IsEmpty() bool { return len(p.Read)+len(p.Write)+len(p.Hide) == 0 }
+func (p *Proposal) IsEmpty() bool { return len(p.Read)+len(p.Write)+len(p.Private)+len(p.Hide) == 0 }
 
 // list is one list of the policy that a proposal adds to.
 type list struct {
@@ -49,14 +51,14 @@ type list struct {
 }
 
 func (p *Proposal) lists() []list {
-	return []list{{"allowRead", p.Read}, {"allowWrite", p.Write}, {"denyRead", p.Hide}}
+	return []list{{"allowRead", p.Read}, {"allowWrite", p.Write}, {"privateWrite", p.Private}, {"denyRead", p.Hide}}
 }
 
 // Render writes a proposal as a policy file with comments, which extends the
 // policy that was judged by. Head is a line about where it comes from.
 func (p *Proposal) Render(head, extends string, n Names) []byte {
 	var b strings.Builder
-	b.WriteString("// " + printable(head) + "\n{\n  \"extends\": " + quote(extends))
+	b.WriteString("// " + plain.Text(head) + "\n{\n  \"extends\": " + quote(extends))
 	remarks := p.Remarks(n)
 	switch {
 	case p.IsEmpty() && len(remarks) == 0:
@@ -101,9 +103,9 @@ func (g *Grant) comment() string {
 	case g.Note == "":
 		return who
 	case who == "":
-		return printable(g.Note)
+		return plain.Text(g.Note)
 	}
-	return who + ", from " + printable(g.Note)
+	return who + ", from " + plain.Text(g.Note)
 }
 
 // maxRemarks is how many remarks of a kind are spelled out.
@@ -127,7 +129,7 @@ func (p *Proposal) Remarks(n Names) []string {
 }
 
 func (r *Remark) text(n Names) string {
-	name := printable(n.Of(r.Path))
+	name := plain.Text(n.Of(r.Path))
 	if who := programList(r.For); who != "" {
 		name += " (" + who + ")"
 	}
@@ -135,7 +137,7 @@ func (r *Remark) text(n Names) string {
 	case Secret:
 		return "looks like a secret, not granted: " + name
 	case Denied:
-		return "denied by " + printable(r.Rule) + ": " + name
+		return "denied by " + plain.Text(r.Rule) + ": " + name
 	case Wide:
 		return "would take a whole directory that holds far more, not granted: " + name
 	case Cache:
@@ -153,20 +155,9 @@ func programList(names []string) string {
 			shown = append(shown, "…")
 			break
 		}
-		shown = append(shown, printable(name))
+		shown = append(shown, plain.Text(name))
 	}
 	return strings.Join(shown, ", ")
-}
-
-// printable keeps text that a command chose from ending a comment or driving a
-// terminal.
-func printable(s string) string {
-	for _, r := range s {
-		if !strconv.IsPrint(r) || r == '\uFFFD' {
-			return strconv.QuoteToASCII(s)
-		}
-	}
-	return s
 }
 
 // quote returns a JSON string.

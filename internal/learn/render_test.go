@@ -33,7 +33,7 @@ func TestProposalIsAPolicyWithComments(t *testing.T) {
       "/srv/data", // a, b, c, …
     ],
     "allowWrite": [
-      "out", // "cc\n\"}"
+      "out", // cc\x0a"}
     ],
     "denyRead": [
       "/srv/data/.env", // looks like a secret

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 const (
@@ -164,7 +166,7 @@ func (d *decoder) syntaxError(err error) error {
 	if e := (&syntax{decoder: d}).policy(); e != nil {
 		return e
 	}
-	return &Error{File: d.name, Msg: printable(shorten(err.Error()))}
+	return &Error{File: d.name, Msg: plain.Text(shorten(err.Error()))}
 }
 
 // decode fills dst, which must be settable, from v.

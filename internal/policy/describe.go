@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Describe says in plain words what a policy grants, a line for each kind of
@@ -44,7 +46,7 @@ func Describe(p Policy) []string {
 type description struct{ lines []string }
 
 func (d *description) line(format string, args ...any) {
-	d.lines = append(d.lines, printable(fmt.Sprintf(format, args...)))
+	d.lines = append(d.lines, plain.Text(fmt.Sprintf(format, args...)))
 }
 
 func (d *description) toggle(text string, on bool) {

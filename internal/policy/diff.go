@@ -1,6 +1,10 @@
 package policy
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
+)
 
 // Diff shows how new differs from old, line by line, with a little context. It
 // is empty if they are equal. Lines are made safe to show on a terminal.
@@ -93,7 +97,7 @@ func renderDiff(lines []diffLine) string {
 			s.WriteString("...\n")
 		}
 		s.WriteByte(l.mark)
-		s.WriteString(" " + printable(l.text) + "\n")
+		s.WriteString(" " + plain.Text(l.text) + "\n")
 	}
 	return s.String()
 }

@@ -32,18 +32,6 @@ func (e *Error) Error() string {
 	return s
 }
 
-// printable replaces what could drive a terminal: names and contents of files
-// that came with the code are shown to a person before they trust them.
-func printable(s string) string {
-	for _, r := range s {
-		if r != '\t' && !strconv.IsPrint(r) {
-			q := strconv.Quote(s)
-			return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-		}
-	}
-	return s
-}
-
 // shorten keeps a message readable when the file holds an endless word.
 func shorten(s string) string {
 	const longest = 300

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Options say where to look for policies. Every path but Settings is absolute.
@@ -151,7 +153,7 @@ func FindProject(dir string) (string, error) {
 			}
 		}
 		if len(found) == 2 {
-			return "", fmt.Errorf("%s: both bailey.jsonc and bailey.json are there; remove one", printable(dir))
+			return "", fmt.Errorf("%s: both bailey.jsonc and bailey.json are there; remove one", plain.Text(dir))
 		}
 		if len(found) == 1 {
 			return found[0], nil
@@ -397,9 +399,9 @@ func placed(pos Pos, err error) *Error {
 func describeCycle(stack []layer, s source) string {
 	var b strings.Builder
 	for _, l := range stack {
-		b.WriteString(printable(l.name) + " extends ")
+		b.WriteString(plain.Text(l.name) + " extends ")
 	}
-	return b.String() + printable(s.name)
+	return b.String() + plain.Text(s.name)
 }
 
 func within(tree, path string) bool {
@@ -414,7 +416,7 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s is not a regular file", printable(path))
+		return nil, nil, fmt.Errorf("%s is not a regular file", plain.Text(path))
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -426,7 +428,7 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !os.SameFile(info, opened) {
-		return nil, nil, fmt.Errorf("%s was replaced while it was opened", printable(path))
+		return nil, nil, fmt.Errorf("%s was replaced while it was opened", plain.Text(path))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
 	return data, opened, err
@@ -437,10 +439,10 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 // would be pinned.
 func checkOwner(path string, info fs.FileInfo) error {
 	if uid, ok := fileOwner(info); ok && uid != os.Geteuid() && uid != 0 {
-		return fmt.Errorf("%s belongs to another user (uid %d) and is not used; name it with --settings if you mean it", printable(path), uid)
+		return fmt.Errorf("%s belongs to another user (uid %d) and is not used; name it with --settings if you mean it", plain.Text(path), uid)
 	}
 	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("%s can be written by everyone and is not used; run: chmod o-w %s", printable(path), printable(path))
+		return fmt.Errorf("%s can be written by everyone and is not used; run: chmod o-w %s", plain.Text(path), plain.Word(path))
 	}
 	return nil
 }

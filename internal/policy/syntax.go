@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // syntax reads once more what the parser has refused, to name the mistake in
@@ -28,7 +30,7 @@ type syntax struct {
 // errorf shows the line only inside an object: what has no braces is no policy,
 // and somebody may have put a link to any file in the place of one.
 func (s *syntax) errorf(offset int, hint, format string, args ...any) *Error {
-	e := s.decoder.errorf(offset, "%s", printable(fmt.Sprintf(format, args...)))
+	e := s.decoder.errorf(offset, "%s", plain.Text(fmt.Sprintf(format, args...)))
 	e.Hint = hint
 	if len(s.open) > 0 {
 		e.Excerpt = excerpt(s.data, offset, e.Line)

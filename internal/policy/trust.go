@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Status says whether a file that was found is trusted.
@@ -59,7 +61,7 @@ func (l *loader) inspect(path string, asked bool) (*Project, error) {
 		return nil, err
 	}
 	if !within(tree, real) {
-		return nil, fmt.Errorf("%s leads out of its directory, to %s; name that file with --settings if you mean it", printable(path), printable(real))
+		return nil, fmt.Errorf("%s leads out of its directory, to %s; name that file with --settings if you mean it", plain.Text(path), plain.Text(real))
 	}
 	w := &walk{loader: l, tree: tree}
 	if err := w.visit(source{KindFile, path}, nil, Pos{File: path}); err != nil {
@@ -95,7 +97,7 @@ func (l *loader) follow(path string, pinned Bundle) (*walk, error) {
 	dir := filepath.Dir(pinned.Path)
 	for _, layer := range w.layers {
 		if layer.found && within(dir, layer.real) && !pinned.holds(layer) {
-			return nil, fmt.Errorf("%s cannot be pinned: it changed just now, or is reached only through a file outside its directory", printable(layer.name))
+			return nil, fmt.Errorf("%s cannot be pinned: it changed just now, or is reached only through a file outside its directory", plain.Text(layer.name))
 		}
 	}
 	return w, nil
@@ -104,7 +106,7 @@ func (l *loader) follow(path string, pinned Bundle) (*walk, error) {
 // refuse reports the first thing in an untrusted file that is neither a grant
 // nor a restriction, so that no intersection could make it harmless.
 func (p *Project) refuse() error {
-	hint := "look at it and pin it with: bailey trust " + printable(p.Path)
+	hint := "look at it and pin it with: bailey trust " + plain.Word(p.Path)
 	if p.outside != nil {
 		e := *p.outside
 		e.Hint = hint
@@ -243,7 +245,7 @@ func (s *Store) List() ([]Pin, error) {
 	}
 	pins, err := decodePins(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w; remove it, and trust your projects again", printable(s.Path()), err)
+		return nil, fmt.Errorf("%s is damaged: %w; remove it, and trust your projects again", plain.Text(s.Path()), err)
 	}
 	return pins, nil
 }
@@ -306,7 +308,7 @@ func (s *Store) Pinned(path string) (string, error) {
 			return string(data), err
 		}
 	}
-	return "", fmt.Errorf("%s: %w", printable(path), fs.ErrNotExist)
+	return "", fmt.Errorf("%s: %w", plain.Text(path), fs.ErrNotExist)
 }
 
 func (s *Store) copyPath(p Pin) string {
@@ -403,13 +405,13 @@ func checkPrivate(path string, kind fs.FileMode) error {
 		return err
 	}
 	if info.Mode().Type() != kind {
-		return fmt.Errorf("trust store: %s is a %s; remove it", printable(path), typeName(info.Mode()))
+		return fmt.Errorf("trust store: %s is a %s; remove it", plain.Text(path), typeName(info.Mode()))
 	}
 	if uid, ok := fileOwner(info); ok && uid != os.Geteuid() {
-		return fmt.Errorf("trust store: %s belongs to another user (uid %d); remove it, or run as that user", printable(path), uid)
+		return fmt.Errorf("trust store: %s belongs to another user (uid %d); remove it, or run as that user", plain.Text(path), uid)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("trust store: %s can be written by others; look at what it pins, then run: chmod go-w %s", printable(path), printable(path))
+		return fmt.Errorf("trust store: %s can be written by others; look at what it pins, then run: chmod go-w %s", plain.Text(path), plain.Word(path))
 	}
 	return nil
 }

@@ -332,6 +332,7 @@ func TestDiffShowsChangedLinesOnly(t *testing.T) {
 		{"", lines("a"), "+ a\n  \n"},
 		{lines("a b"), lines("b c"), "- a\n  b\n+ c\n  \n"},
 		{"a", "\x1b[2J", "- a\n+ \\x1b[2J\n"},
+		{"\ta", "\t\x9b2J", "- \ta\n+ \t\\x9b2J\n"},
 	} {
 		if got := Diff(c.old, c.new); got != c.want {
 			t.Errorf("%q to %q\ngot\n%swant\n%s", c.old, c.new, got, c.want)

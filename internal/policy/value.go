@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Marshal renders a policy as JSON that Parse reads back to an equal value.
@@ -139,9 +141,9 @@ type Pos struct {
 
 func (p Pos) String() string {
 	if p.Line == 0 {
-		return printable(p.File)
+		return plain.Text(p.File)
 	}
-	return fmt.Sprintf("%s:%d:%d", printable(p.File), p.Line, p.Column)
+	return fmt.Sprintf("%s:%d:%d", plain.Text(p.File), p.Line, p.Column)
 }
 
 // Origin names one thing a file says. For a list of strings Entry is the entry,

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -65,11 +66,11 @@ func (a *audit) short(name string) string {
 	name, _, _ = strings.Cut(name, "/"+a.token)
 	switch rest, ok := strings.CutPrefix(name, a.dir+"/"); {
 	case ok:
-		return rest
+		return plain.Text(rest)
 	case a.Home != "" && spec.Covers(a.Home, name):
-		return "~" + name[len(a.Home):]
+		return plain.Text("~" + name[len(a.Home):])
 	}
-	return strconv.Quote(name)[1 : len(strconv.Quote(name))-1]
+	return plain.Text(name)
 }
 
 // build lists every attack that this machine has a target for.

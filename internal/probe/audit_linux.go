@@ -77,8 +77,8 @@ type audit struct {
 // Run starts the sandbox, attacks it from inside, and judges. It leaves nothing
 // behind on the host.
 func Run(c Config) (Report, error) {
-	a := &audit{Config: c, dir: c.Spec.Dir}
-	a.token = ".bailey-audit-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	a := &audit{Config: c, dir: c.Spec.Dir, token: newToken()}
+	sweep(a.dir)
 	defer a.close()
 	if err := a.attack(); err != nil {
 		return nil, err

@@ -5,6 +5,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/event"
+	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -25,11 +27,30 @@ func (m *Manager) Open() (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
+	program, err := gateProgram(s)
+	if err != nil {
+		return nil, err
+	}
 	r, err := native.Open(s, native.Options{})
 	if err != nil {
 		return nil, err
 	}
+	ServeGate(program, s, r, func(*event.Event) {})
 	return &Box{s, r}, nil
+}
+
+// ServeGate has the network gate of a resident sandbox started when the first
+// connection wants it, for as long as the sandbox stands.
+func ServeGate(program string, s *spec.Spec, r *native.Resident, report func(*event.Event)) {
+	if s.Gate == nil {
+		return
+	}
+	g := gate.New(program, s.Gate.Config, r.Listeners, report)
+	go g.Wait()
+	go func() {
+		<-r.Done()
+		g.Close()
+	}()
 }
 
 // Done is closed when nothing of the sandbox is left.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,8 +72,19 @@ func (m *Manager) Initialize() error {
 	if loaded.Status == policy.Trusted {
 		caller.Root = loaded.Root
 	}
+	if opensTLS(loaded.Policy) {
+		if caller.Authority, err = openAuthority(caller); err != nil {
+			return err
+		}
+	}
 	m.facts, m.loaded = facts, loaded
 	return nil
+}
+
+// opensTLS says whether the network gate needs a certificate authority.
+func opensTLS(p policy.Policy) bool {
+	inspected := func(r policy.NetworkRule) bool { return r.Inspect != nil && *r.Inspect }
+	return len(p.Network.Inject) > 0 || slices.ContainsFunc(p.Network.Rules, inspected)
 }
 
 // userPolicy returns the user's own policy file, which may be a link into a

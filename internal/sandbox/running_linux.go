@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/event"
+	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -21,6 +23,7 @@ type alone struct {
 	done  chan struct{}
 	state State
 	limit *Limit
+	gate  *gate.Gate
 }
 
 // Launch starts the command of a Spec. A thread is set apart for the sandbox,
@@ -30,8 +33,13 @@ func Launch(s *spec.Spec, streams [3]*os.File) (Running, error) {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the broker makes the thread unfit for others
-		proc, err := native.Start(s, native.Options{Streams: streams})
+		program, err := gateProgram(s)
+		var proc *native.Process
 		if err == nil {
+			proc, err = native.Start(s, native.Options{Streams: streams})
+		}
+		if err == nil {
+			r.openGate(program, s, proc)
 			r.proc, r.pid = proc, proc.Pid
 			r.limit = LimitTime(r.Signal, s.TimeoutMillis)
 		}
@@ -44,6 +52,26 @@ func Launch(s *spec.Spec, streams [3]*os.File) (Running, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// gateProgram finds the network gate, if the Spec has one.
+func gateProgram(s *spec.Spec) (string, error) {
+	if s.Gate == nil {
+		return "", nil
+	}
+	return gate.Program()
+}
+
+// openGate has the network gate started when the first connection wants it.
+func (r *alone) openGate(program string, s *spec.Spec, proc *native.Process) {
+	if s.Gate == nil {
+		return
+	}
+	r.gate = gate.New(program, s.Gate.Config, proc.Listeners, func(*event.Event) {})
+	if err := r.gate.Attend(proc); err != nil {
+		r.gate.Close() // connections are refused
+		r.gate = nil
+	}
 }
 
 // Limit is the policy's timeout for a command that runs.
@@ -93,6 +121,9 @@ func (r *alone) wait(proc *native.Process) {
 		end := proc.Finish(st)
 		r.proc = nil
 		r.mu.Unlock()
+		if r.gate != nil {
+			r.gate.Close()
+		}
 		r.state = stateOf(end)
 		r.state.TimedOut = r.limit.Stop()
 		close(r.done)

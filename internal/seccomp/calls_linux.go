@@ -8,6 +8,9 @@ const (
 	nrSocket     = unix.SYS_SOCKET
 	nrSocketpair = unix.SYS_SOCKETPAIR
 	nrConnect    = unix.SYS_CONNECT
+	nrSendto     = unix.SYS_SENDTO
+	nrSendmsg    = unix.SYS_SENDMSG
+	nrSendmmsg   = unix.SYS_SENDMMSG
 	nrExecve     = unix.SYS_EXECVE
 	nrExecveat   = unix.SYS_EXECVEAT
 )

@@ -15,6 +15,9 @@ const (
 	nrConnect    = 4
 	nrExecve     = 5
 	nrExecveat   = 6
+	nrSendto     = 7
+	nrSendmsg    = 8
+	nrSendmmsg   = 9
 
 	openDirectory = 0
 )

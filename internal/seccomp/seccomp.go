@@ -90,11 +90,16 @@ type Options struct {
 	// Removes lets it decide about calls that remove files or change their
 	// attributes.
 	Removes bool
-	// Sockets lets it decide which sockets are connected to.
+	// Sockets lets it decide which sockets are connected to. Unix sockets for
+	// datagrams do not exist then, since nobody would see where they send to,
+	// unless Datagrams lets it decide that too.
 	Sockets bool
+	// Datagrams asks it about whatever is sent with a destination, and about every
+	// sendmsg but that of the listener itself: see HandOut.
+	Datagrams bool
 	// Execs lets it decide which programs are executed.
 	Execs bool
-	// Observe tells it about every call that looks at files by name.
+	// Observe tells it about every call that names a file, whatever it does.
 	Observe bool
 }
 
@@ -119,13 +124,16 @@ func New(o Options) Profile {
 	for _, c := range modeCalls {
 		rules = append(rules, modeRule(c, o))
 	}
-	if o.Writes {
+	if o.Writes || o.Observe {
 		for _, nr := range nameCalls {
 			rules = append(rules, Rule{Nr: nr, Else: Notify})
 		}
 	}
 	if o.Sockets {
 		rules = append(rules, Rule{Nr: nrConnect, Else: Notify})
+	}
+	if o.Datagrams {
+		rules = append(rules, sendtoRule(), sendmsgRule(Allow, Notify), Rule{Nr: nrSendmmsg, Else: Notify})
 	}
 	if o.Removes {
 		for _, nr := range removeCalls {
@@ -180,13 +188,10 @@ func ioctlRule(o Options) Rule {
 
 // socketRule allows the given families; of netlink only the routing protocol,
 // which resolvers and language run-times ask for the machine's addresses.
-//
-// The broker cannot see where a datagram socket sends to, so with it there are
-// none of the unix family.
 func socketRule(o Options) Rule {
 	families := o.Families
 	var checks []Check
-	if o.Sockets {
+	if o.Sockets && !o.Datagrams {
 		checks = unixDatagrams(checks)
 	}
 	for _, f := range families {
@@ -218,7 +223,7 @@ func unixDatagrams(checks []Check) []Check {
 
 func socketpairRule(o Options) Rule {
 	var checks []Check
-	if o.Sockets {
+	if o.Sockets && !o.Datagrams {
 		checks = unixDatagrams(checks)
 	}
 	return Rule{
@@ -226,6 +231,28 @@ func socketpairRule(o Options) Rule {
 		Checks: append(checks, Check{Arg: 0, Mask: all, Value: FamilyUnix, Then: Allow}),
 		Else:   Fail(eafnosupport),
 	}
+}
+
+// sendtoRule asks about what is sent with a destination. The kernel goes by the
+// length of that. The destination of sendmsg and sendmmsg is in memory, out of
+// the filter's sight, so they are always asked about.
+func sendtoRule() Rule {
+	return Rule{Nr: nrSendto, Checks: []Check{{Arg: 5, Mask: all, Value: 0, Then: Allow}}, Else: Notify}
+}
+
+// HandOut are the flags of a sendmsg that nobody is asked about: nobody can be
+// until the listener has been handed out, by such a call. Once that is done the
+// filter HandedOut must be added, before anything else runs. The kernel gives the
+// bits no meaning in this call.
+const HandOut = 0x1600 // MSG_FIN, MSG_SYN, MSG_RST
+
+// HandedOut is the filter that takes back the exception for HandOut.
+func HandedOut() Profile {
+	return Profile{Arch: auditArch, X32: hasX32, MaxNr: maxNr, Rules: []Rule{sendmsgRule(Fail(eperm), Allow)}}
+}
+
+func sendmsgRule(handOut, other Action) Rule {
+	return Rule{Nr: nrSendmsg, Checks: []Check{{Arg: 2, Mask: all, Value: HandOut, Then: handOut}}, Else: other}
 }
 
 // modeCall is a call that gives a file its mode.
@@ -260,7 +287,7 @@ func modeRule(c modeCall, o Options) Rule {
 		return openRule(c, o)
 	case c.flags >= 0:
 		r.Checks = append(r.Checks, Check{Arg: c.flags, Test: NoneSet, Mask: openCreates, Then: Allow})
-	case c.makes && o.Writes, !c.makes && o.Removes:
+	case c.makes && (o.Writes || o.Observe), !c.makes && o.Removes:
 		r.Else = Notify
 	}
 	r.Checks = append(r.Checks, Check{Arg: c.mode, Test: AnySet, Mask: 0o6000, Then: Fail(eperm)})

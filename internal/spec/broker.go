@@ -266,7 +266,9 @@ func (c *compiler) isGuardedName(p string) bool {
 // something.
 func (c *compiler) commandRules() *command.List {
 	p := &c.policy.Command
-	if len(p.Deny) == 0 && !isTrue(p.UseDefaults) && c.policy.SSH.DeniedCommands == nil && c.policy.SSH.DeniedHosts == nil {
+	ssh := &c.policy.SSH
+	reachable := c.spec.Network != NetworkNone && (ssh.AllowedHosts != nil || ssh.AllowedCommands != nil)
+	if len(p.Deny) == 0 && !isTrue(p.UseDefaults) && ssh.DeniedCommands == nil && ssh.DeniedHosts == nil && !reachable {
 		return nil
 	}
 	l := command.FromPolicy(c.policy)

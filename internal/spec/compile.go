@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
 
@@ -36,13 +37,15 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 	}
 	c.spec.Identity = Identity{UID: c.host.UID, GID: c.host.GID, Full: c.host.UID == 0}
 	c.network()
-	c.commands()
 	c.limits()
 	c.presentation()
 	if c.locateCaller() {
 		c.searchPath()
 		c.files()
+		c.gate()
+		c.certificates()
 		c.broker()
+		c.denialsForAdvice()
 		c.landlock()
 		c.environment()
 	}
@@ -210,7 +213,7 @@ func (c *compiler) isTooWide(entry string) bool {
 	if !c.wide(p) {
 		return false
 	}
-	c.warn(printable(p) + " is not a project, so nothing here is granted; cd into a project, or name a directory with --allow-write")
+	c.warn(plain.Text(p) + " is not a project, so nothing here is granted; cd into a project, or name a directory with --allow-write")
 	return true
 }
 

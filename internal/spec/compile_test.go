@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
@@ -499,8 +500,10 @@ func TestSomebodysHomeIsNoProject(t *testing.T) {
 }
 
 func TestMessagesHoldNoControlCharacters(t *testing.T) {
-	_, err := Compile(basicPolicy(), newSystem("/home/u/p/.mcp.json -> a\x1b]0;T\x07b"), Command{Argv: []string{"true"}})
-	if err == nil || strings.ContainsAny(err.Error(), "\x1b\x07") {
-		t.Errorf("got %q", err)
+	for _, text := range []string{"\x1b]0;T\x07", "\x9b2J"} {
+		_, err := Compile(basicPolicy(), newSystem("/home/u/p/.mcp.json -> a"+text), Command{Argv: []string{"true"}})
+		if err == nil || !utf8.ValidString(err.Error()) || strings.ContainsAny(err.Error(), "\x1b\x07") {
+			t.Errorf("got %q", err)
+		}
 	}
 }

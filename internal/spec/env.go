@@ -108,6 +108,7 @@ func (c *compiler) environment() {
 		}
 	}
 	c.identify(env)
+	c.proxyVariables(env)
 	for name, value := range c.policy.Env.Set {
 		env[name] = value
 	}

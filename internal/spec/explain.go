@@ -4,6 +4,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Explain writes a Spec for people: what the command sees, grouped by what it
@@ -36,7 +38,7 @@ func Explain(w io.Writer, s *Spec) error {
 	section("can be read", mountRows(s, func(m *Mount) bool { return m.Kind == Bind && !m.Write && !isProtection(m) }))
 	section("is protected from writing", mountRows(s, isProtection))
 	section("is hidden", mountRows(s, func(m *Mount) bool { return m.Kind == Hide }))
-	section("network", [][2]string{{networkText(s.Network), ""}})
+	section("network", networkRows(s))
 	section("environment", envRows(s))
 	section("limits", limitRows(s))
 	rows := make([][2]string, len(s.Warnings))
@@ -51,20 +53,20 @@ func Explain(w io.Writer, s *Spec) error {
 func commandRows(s *Spec) [][2]string {
 	quoted := make([]string, len(s.Argv))
 	for i, a := range s.Argv {
-		quoted[i] = printable(a)
+		quoted[i] = plain.Text(a)
 		if a == "" || strings.ContainsAny(a, " \t'\"") {
 			quoted[i] = strconv.Quote(a)
 		}
 	}
 	user := "user " + strconv.Itoa(s.Identity.UID) + ", group " + strconv.Itoa(s.Identity.GID)
-	return [][2]string{{"run", strings.Join(quoted, " ")}, {"in", printable(s.Dir)}, {"as", user}}
+	return [][2]string{{"run", strings.Join(quoted, " ")}, {"in", plain.Text(s.Dir)}, {"as", user}}
 }
 
 func mountRows(s *Spec, want func(*Mount) bool) [][2]string {
 	var rows [][2]string
 	for i := range s.Mounts {
 		if m := &s.Mounts[i]; want(m) {
-			rows = append(rows, [2]string{printable(m.Target), printable(m.Why)})
+			rows = append(rows, [2]string{plain.Text(m.Target), plain.Text(m.Why)})
 		}
 	}
 	return rows
@@ -74,25 +76,59 @@ func isProtection(m *Mount) bool {
 	return m.Kind == Bind && !m.Write && (strings.HasPrefix(m.Why, "protected ") || strings.HasPrefix(m.Why, "filesystem.denyWrite "))
 }
 
-func networkText(n Network) string {
-	if n == NetworkHost {
-		return "the host's, without any limit"
+func networkRows(s *Spec) [][2]string {
+	switch s.Network {
+	case NetworkHost:
+		return [][2]string{{"the host's, without any limit", ""}}
+	case NetworkGate:
+		return gateRows(s.Gate)
 	}
-	return "closed"
+	return [][2]string{{"closed", ""}}
+}
+
+// gateRows are the rules in the order in which they decide.
+func gateRows(g *Gate) [][2]string {
+	var rows [][2]string
+	for i := range g.Config.Rules {
+		r := &g.Config.Rules[i]
+		subject := string(r.Action) + " " + plain.Text(r.Host)
+		for _, p := range r.Ports {
+			subject += " " + strconv.Itoa(int(p.From))
+			if p.To != p.From {
+				subject += "-" + strconv.Itoa(int(p.To))
+			}
+		}
+		for _, words := range [][]string{r.Schemes, r.Methods, r.Paths} {
+			subject += plain.Text(strings.Join(append([]string{""}, words...), " "))
+		}
+		rows = append(rows, [2]string{subject, plain.Text(r.Name)})
+	}
+	for i := range g.Config.Ranges {
+		rows = append(rows, [2]string{"allow addresses " + plain.Text(g.Config.Ranges[i].CIDR), "network.allowedCIDRs"})
+	}
+	for _, text := range g.Unknown {
+		group, why, _ := strings.Cut(text, ": ")
+		rows = append(rows, [2]string{"nothing for " + plain.Text(group), plain.Text(why)})
+	}
+	rest := string(g.Config.Default) + " everything else"
+	if g.Transparent {
+		return append(rows, [2]string{rest, "connections of every program are captured"})
+	}
+	return append(rows, [2]string{rest, "only programs that use the proxy get out"})
 }
 
 func envRows(s *Spec) [][2]string {
 	names := make([]string, len(s.Env))
 	for i, v := range s.Env {
 		name, _, _ := strings.Cut(v, "=")
-		names[i] = printable(name)
+		names[i] = plain.Text(name)
 	}
 	rows := [][2]string{{"enters", strings.Join(names, " ")}}
 	if len(s.DroppedEnv) > 0 {
-		rows = append(rows, [2]string{"kept out", printable(strings.Join(s.DroppedEnv, " ")) + " (looks like a secret)"})
+		rows = append(rows, [2]string{"kept out", plain.Text(strings.Join(s.DroppedEnv, " ")) + " (looks like a secret)"})
 	}
 	if len(s.OmittedEnv) > 0 {
-		rows = append(rows, [2]string{"not listed", printable(strings.Join(s.OmittedEnv, " ")) + " (--env NAME lets one in)"})
+		rows = append(rows, [2]string{"not listed", plain.Text(strings.Join(s.OmittedEnv, " ")) + " (--env NAME lets one in)"})
 	}
 	return rows
 }

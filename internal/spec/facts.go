@@ -45,6 +45,18 @@ type Host struct {
 	OwnDirs []string
 	// PolicyFiles are the files this policy was read from.
 	PolicyFiles []string
+	// Authority is the certificate authority of the network gate; nil if the
+	// policy needs none.
+	Authority *Authority
+}
+
+// Authority signs for hosts whose TLS the network gate opens.
+type Authority struct {
+	Dir string // where its secret is, outside
+	// Bundle is a file with its certificate and those that the host trusts, and
+	// Replaces are files of the host in whose place it stands inside.
+	Bundle   string
+	Replaces []string
 }
 
 // FileInfo describes one file.

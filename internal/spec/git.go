@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // grantGitDirs gives the project its git directory where .git is a file that
@@ -25,7 +27,7 @@ func (c *compiler) grantGitDirs() {
 		common, ok = dir, true
 	}
 	if !ok {
-		c.warn(printable(file) + " names a git directory that does not name it in turn; it is not granted")
+		c.warn(plain.Text(file) + " names a git directory that does not name it in turn; it is not granted")
 		return
 	}
 	c.gitDirs = append(c.gitDirs, common)
@@ -185,7 +187,7 @@ func (c *compiler) warnMissing(p, how string) {
 		c.protectAbsent(p, true)
 		return
 	}
-	c.warn(printable(p) + " does not exist, so the command can create it and git will act on what it holds; " + how + " it to have it protected")
+	c.warn(plain.Text(p) + " does not exist, so the command can create it and git will act on what it holds; " + how + " it to have it protected")
 }
 
 // gitConfigAllowed needs the word of every layer.

@@ -244,7 +244,8 @@ func (b *builder) push(m Mount) {
 	b.mounts = append(b.mounts, m)
 }
 
-// why names the rule behind a point.
+// why names the rule behind a point. Of what could be written but for a denial,
+// that is the denial, and not what lets it be read.
 func (c *compiler) why(p *point) string {
 	for _, q := range c.protected {
 		if q.path == p.path && p.access == AccessRead {
@@ -258,7 +259,7 @@ func (c *compiler) why(p *point) string {
 			if r.path != p.path {
 				continue
 			}
-			if r.kind.explains(p.access) {
+			if r.kind.explains(p.access) && (r.kind != allowRead || !l.grantsWriting(p.path)) {
 				return r.reason()
 			}
 			if best == "" {
@@ -270,6 +271,13 @@ func (c *compiler) why(p *point) string {
 		best = "filesystem.defaultDenyRead false"
 	}
 	return best
+}
+
+// grantsWriting says whether a rule would let a path be written.
+func (l *layer) grantsWriting(p string) bool {
+	return slices.ContainsFunc(l.rules, func(r rule) bool {
+		return (r.kind == allowWrite || r.kind == privateWrite) && Covers(r.path, p)
+	})
 }
 
 // explains says whether a rule of this kind can be the reason for an access.

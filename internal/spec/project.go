@@ -136,7 +136,7 @@ func (c *compiler) worthSearching(r resolved) bool {
 // in /run, when the host's network is used.
 func (c *compiler) grantResolver() {
 	const conf = "/etc/resolv.conf"
-	if c.spec.Network != NetworkHost || c.granted("/etc") == AccessNone {
+	if c.spec.Network == NetworkNone || c.granted("/etc") == AccessNone {
 		return
 	}
 	r, err := c.facts.resolve(conf)
@@ -144,7 +144,7 @@ func (c *compiler) grantResolver() {
 		return
 	}
 	for _, l := range c.layers {
-		l.rules = append(l.rules, rule{resolved: r, kind: allowRead, why: "resolver of the host's network"})
+		l.rules = append(l.rules, rule{resolved: r, kind: allowRead, why: "resolver"})
 	}
 }
 

@@ -2,11 +2,10 @@ package spec
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Unsupported is one reason why a policy cannot be held on this machine by this
@@ -22,11 +21,11 @@ func (u *Unsupported) Error() string {
 	var b strings.Builder
 	b.WriteString(u.Key)
 	if u.Value != "" {
-		b.WriteString(" " + printable(u.Value))
+		b.WriteString(" " + plain.Text(u.Value))
 	}
-	b.WriteString(": " + printable(u.Reason))
+	b.WriteString(": " + plain.Text(u.Reason))
 	if u.Fix != "" {
-		b.WriteString("; " + printable(u.Fix))
+		b.WriteString("; " + plain.Text(u.Fix))
 	}
 	return b.String()
 }
@@ -54,16 +53,6 @@ func (r *Refused) Unwrap() []error {
 	return errs
 }
 
-// printable quotes what would garble or forge a line on a terminal.
-func printable(s string) string {
-	for _, r := range s {
-		if !strconv.IsPrint(r) {
-			return strconv.Quote(s)
-		}
-	}
-	return s
-}
-
 func (c *compiler) refuse(key, value, reason, fix string) {
 	u := &Unsupported{key, value, reason, fix}
 	for _, old := range c.reasons {
@@ -82,74 +71,8 @@ func (c *compiler) refuseIf(cond bool, key, value, reason, fix string) {
 }
 
 const (
-	needsGate   = "needs the network gate, which this version does not have"
 	needsCgroup = "needs control groups, which this version does not use"
 )
-
-// network chooses the network, and refuses what lies between a closed and an
-// open one.
-func (c *compiler) network() {
-	n := &c.policy.Network
-	c.spec.Network = NetworkNone
-	open := slices.Contains(n.AllowedDomains, "*")
-	if open {
-		c.spec.Network = NetworkHost
-		c.warn(`network.allowedDomains contains "*": the command has the host's whole network, services on loopback included`)
-	}
-	const closeIt = "remove it, or use the preset offline"
-	c.refuseIf(!open && len(n.AllowedDomains) > 0, "network.allowedDomains", list(n.AllowedDomains), needsGate,
-		`use the preset offline, or "*" for everything`)
-	c.refuseIf(open && len(n.DeniedDomains) > 0, "network.deniedDomains", list(n.DeniedDomains), needsGate, closeIt)
-	c.refuseIf(rulesMatter(n.Rules, open), "network.rules", "", needsGate, closeIt)
-	c.refuseIf(!open && len(n.AllowedCIDRs) > 0, "network.allowedCIDRs", list(n.AllowedCIDRs), needsGate, closeIt)
-	c.refuseIf(len(n.Inject) > 0, "network.inject", "", needsGate, "remove it")
-	c.refuseIf(n.UpstreamProxy != nil, "network.upstreamProxy", "", needsGate, "remove it")
-	c.refuseIf(n.HTTPProxyPort != nil, "network.httpProxyPort", "", needsGate, "remove it")
-	c.refuseIf(n.SOCKSProxyPort != nil, "network.socksProxyPort", "", needsGate, "remove it")
-	c.refuseIf(n.DefaultAction != nil && *n.DefaultAction != "deny", "network.defaultAction", text(n.DefaultAction), needsGate, `use "deny"`)
-	c.refuseIf(open && n.Limits != nil, "network.limits", "", needsGate, closeIt)
-	c.localNetwork(open)
-}
-
-// localNetwork looks at loopback. A network namespace has one of its own, the
-// host's network has the host's: nothing in between can be had without a gate.
-func (c *compiler) localNetwork(open bool) {
-	n := &c.policy.Network
-	for _, k := range []struct {
-		key   string
-		value *bool
-	}{
-		{"network.allowLocalBinding", n.AllowLocalBinding},
-		{"network.allowLocalOutbound", n.AllowLocalOutbound},
-	} {
-		if k.value == nil || *k.value == open {
-			continue
-		}
-		fix := "remove it"
-		if open {
-			fix = `remove "*" from network.allowedDomains`
-		}
-		c.refuse(k.key, strconv.FormatBool(*k.value), needsGate, fix)
-	}
-	c.refuseIf(!open && len(n.AllowLocalOutboundPorts) > 0, "network.allowLocalOutboundPorts",
-		list(n.AllowLocalOutboundPorts), needsGate, "remove it")
-}
-
-// rulesMatter says whether rules change what a closed or open network does by
-// itself: denials in a closed one do not.
-func rulesMatter(rules []policy.NetworkRule, open bool) bool {
-	return slices.ContainsFunc(rules, func(r policy.NetworkRule) bool { return open || r.Action != "deny" })
-}
-
-// commands refuses rules about ssh that need the gate.
-func (c *compiler) commands() {
-	s := &c.policy.SSH
-	open := c.spec.Network == NetworkHost
-	c.refuseIf(len(s.AllowedHosts) > 0, "ssh.allowedHosts", list(s.AllowedHosts), needsGate, "remove it")
-	c.refuseIf(open && len(s.DeniedHosts) > 0, "ssh.deniedHosts", list(s.DeniedHosts), needsGate, "remove it")
-	c.refuseIf(open && len(s.AllowedCommands) > 0, "ssh.allowedCommands", list(s.AllowedCommands), needsGate, "remove it")
-	c.refuseIf(open && len(s.DeniedCommands) > 0, "ssh.deniedCommands", list(s.DeniedCommands), needsGate, "remove it")
-}
 
 // limits sets resource limits, and refuses those rlimits cannot hold.
 func (c *compiler) limits() {
@@ -201,5 +124,3 @@ func text(s *string) string {
 	}
 	return *s
 }
-
-func list(l []string) string { return strings.Join(l, ", ") }

@@ -15,30 +15,14 @@ var refusals = []struct {
 	key  string
 	edit func(*policy.Policy)
 }{
-	{"network.allowedDomains", func(p *policy.Policy) { p.Network.AllowedDomains = []string{"example.com", "@npm"} }},
-	{"network.deniedDomains", func(p *policy.Policy) {
-		p.Network.AllowedDomains, p.Network.DeniedDomains = []string{"*"}, []string{"example.com"}
-	}},
-	{"network.rules", func(p *policy.Policy) { p.Network.Rules = []policy.NetworkRule{{Host: "a", Action: "allow"}} }},
-	{"network.allowedCIDRs", func(p *policy.Policy) { p.Network.AllowedCIDRs = []string{"10.0.0.0/8"} }},
-	{"network.inject", func(p *policy.Policy) { p.Network.Inject = []policy.Injection{{}} }},
-	{"network.upstreamProxy", func(p *policy.Policy) { p.Network.UpstreamProxy = new("http://p") }},
 	{"network.httpProxyPort", func(p *policy.Policy) { p.Network.HTTPProxyPort = new(1) }},
 	{"network.socksProxyPort", func(p *policy.Policy) { p.Network.SOCKSProxyPort = new(1) }},
 	{"network.defaultAction", func(p *policy.Policy) { p.Network.DefaultAction = new("ask") }},
 	{"network.allowLocalBinding", func(p *policy.Policy) { p.Network.AllowLocalBinding = new(true) }},
-	{"network.allowLocalOutbound", func(p *policy.Policy) { p.Network.AllowLocalOutbound = new(true) }},
-	{"network.allowLocalOutbound", func(p *policy.Policy) {
-		p.Network.AllowedDomains, p.Network.AllowLocalOutbound = []string{"*"}, new(false)
+	{"network", func(p *policy.Policy) {
+		p.Network.Rules = []policy.NetworkRule{{Host: "a", Action: "allow", Inspect: new(true)}} // and there is no authority
 	}},
-	{"network.allowLocalOutboundPorts", func(p *policy.Policy) { p.Network.AllowLocalOutboundPorts = []string{"80"} }},
-	{"network.limits", func(p *policy.Policy) {
-		p.Network.AllowedDomains, p.Network.Limits = []string{"*"}, &policy.NetworkLimits{}
-	}},
-	{"ssh.allowedHosts", func(p *policy.Policy) { p.SSH.AllowedHosts = []string{"h"} }},
-	{"ssh.deniedCommands", func(p *policy.Policy) {
-		p.Network.AllowedDomains, p.SSH.DeniedCommands = []string{"*"}, []string{"rm"}
-	}},
+	{"network.rules[0].action", func(p *policy.Policy) { p.Network.Rules = []policy.NetworkRule{{Host: "a", Action: "ask"}} }},
 	{"resources.memory", func(p *policy.Policy) { p.Resources.Memory = new(policy.Size(1 << 20)) }},
 	{"resources.disk", func(p *policy.Policy) { p.Resources.Disk = new(policy.Size(1 << 20)) }},
 	{"resources.cpu", func(p *policy.Policy) { p.Resources.CPU = new(0.5) }},
@@ -107,7 +91,7 @@ func TestVacuousRestrictionsPass(t *testing.T) {
 
 func TestAllReasonsAreNamedAtOnce(t *testing.T) {
 	p := basicPolicy()
-	p.Network.AllowedDomains = []string{"example.com"}
+	p.Network.HTTPProxyPort = new(1)
 	p.Resources.CPU = new(1.0)
 	p.Filesystem.DenyWrite = []string{"/proc/*"}
 	_, err := Compile(p, newSystem("/home/u/p/"), Command{})
@@ -119,7 +103,7 @@ func TestAllReasonsAreNamedAtOnce(t *testing.T) {
 	for _, r := range refused.Reasons {
 		keys = append(keys, r.Key)
 	}
-	if got, want := strings.Join(keys, " "), "network.allowedDomains resources.cpu command filesystem.denyWrite"; got != want {
+	if got, want := strings.Join(keys, " "), "network.httpProxyPort resources.cpu command filesystem.denyWrite"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

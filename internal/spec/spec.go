@@ -2,6 +2,8 @@
 // to do, in order, with absolute paths, and nothing left to decide.
 package spec
 
+import "github.com/bailey-sandbox/bailey/internal/gate/config"
+
 // Spec is one sandbox and the command it starts. It is pure data: printable,
 // comparable with reflect.DeepEqual, and stable for the same inputs.
 type Spec struct {
@@ -20,6 +22,8 @@ type Spec struct {
 	Identity Identity `json:"identity"`
 	// Network says what the network namespace is.
 	Network Network `json:"network"`
+	// Gate is the way out of NetworkGate; nil otherwise.
+	Gate *Gate `json:"gate,omitempty"`
 	// Mounts build the root directory, in order; a parent stands before its
 	// children. Every path is absolute, clean, and free of symbolic links.
 	Mounts []Mount `json:"mounts"`
@@ -40,6 +44,9 @@ type Spec struct {
 	// DroppedEnv names variables that were kept out because they look like
 	// secrets. Only names, never values.
 	DroppedEnv []string `json:"droppedEnv,omitempty"`
+	// Denials are what rules deny, mounted or not. Whoever gives advice needs
+	// them; whoever carries out a Spec does not, so they are not written down.
+	Denials []Denial `json:"-"`
 	// OmittedEnv names the other variables of the caller that stay out, because
 	// no list lets them in.
 	OmittedEnv []string `json:"omittedEnv,omitempty"`
@@ -62,6 +69,38 @@ const (
 	NetworkNone Network = "none"
 	// NetworkHost shares the host's network: an explicit "*" in the policy.
 	NetworkHost Network = "host"
+	// NetworkGate is a network namespace whose only way out is the network gate;
+	// see Gate.
+	NetworkGate Network = "gate"
+)
+
+// IsOwn says whether the sandbox has a network namespace of its own.
+func (n Network) IsOwn() bool { return n != NetworkHost }
+
+// Gate is the way out of a network of the sandbox's own: sockets inside that the
+// network gate, which runs outside, listens on.
+type Gate struct {
+	// Config is what the gate is told.
+	Config config.Config `json:"config"`
+	// Transparent leads connections of programs that know nothing of proxies to
+	// the gate as well, and their questions for names.
+	Transparent bool `json:"transparent"`
+	// Must says that nothing runs where the kernel cannot do that.
+	Must bool `json:"must,omitempty"`
+	// Unknown are groups of the policy that stand for nothing on this machine,
+	// and why.
+	Unknown []string `json:"unknown,omitempty"`
+	// Local are the ports at which the host's loopback stands in the place of the
+	// sandbox's own.
+	Local []config.Ports `json:"local,omitempty"`
+}
+
+// Ports of the gate inside. Programs in a sandbox cannot have these for
+// themselves: they are below 1024.
+const (
+	GateProxyPort = 940 // HTTP and SOCKS
+	GateTCPPort   = 941 // connections to anywhere
+	GateDNSPort   = 942 // questions for names
 )
 
 // Kind says what a Mount makes at its target.

@@ -36,7 +36,7 @@ func run(binary, dir string, runs, many int) error {
 	if err := m.Initialize(); err != nil {
 		return err
 	}
-	defer m.Cleanup()
+	defer func() { _ = m.Cleanup() }() // it never fails
 	box, err := m.Open()
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func run(binary, dir string, runs, many int) error {
 	if err := kept(); err != nil {
 		return err
 	}
-	defer command(binary, dir, "box", "stop", name)()
+	defer func() { _ = command(binary, dir, "box", "stop", name)() }() // it may have ended by itself
 	if err := compare("the command, `--keep`", outside, kept, runs); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ const (
 	WallUTS      Wall = "uts namespace"
 	WallCgroup   Wall = "cgroup namespace"
 	WallNetwork  Wall = "network namespace"
+	WallCapture  Wall = "capture of connections (nftables)"
 	WallLandlock Wall = "landlock"
 	WallSeccomp  Wall = "seccomp"
 	WallPrivate  Wall = "private writes (overlayfs)"

@@ -317,7 +317,7 @@ func dieAtStep(s *spec.Spec, o Options, step int) error {
 
 func pauseAt(p *plan, step int) {
 	pause := plan{steps: p.steps}
-	pause.call(unix.SYS_WRITE, num(fdStatus), pause.ptr(pause.alloc(4)), num(4))
+	pause.call(unix.SYS_WRITE, num(fdStatus), pause.ptr(pause.alloc(messageSize)), num(messageSize))
 	// Once the descriptor is closed the child cannot wait, and just goes on.
 	pause.call(unix.SYS_READ, num(fdGo), pause.ptr(pause.alloc(1)), num(1)).tolerate = uintptr(unix.EBADF)
 	insert(p, step, pause)
@@ -358,7 +358,7 @@ func dieBeforeFirstStep(s *spec.Spec, o Options) error {
 	}
 	e := newEmbryo(o, s.Identity, s.Network, p)
 	pause := plan{steps: e.prelude.steps}
-	pause.call(unix.SYS_WRITE, num(p.in.status), pause.ptr(pause.alloc(4)), num(4))
+	pause.call(unix.SYS_WRITE, num(p.in.status), pause.ptr(pause.alloc(messageSize)), num(messageSize))
 	poll := &unix.PollFd{Fd: int32(self), Events: unix.POLLIN}
 	pause.call(unix.SYS_PPOLL, pause.ptr(unsafe.Pointer(poll)), num(1), num(0), num(0), num(0))
 	insert(e.prelude.plan, 0, pause)

@@ -70,7 +70,7 @@ func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) 
 	b.timers()
 	umask = b.descriptors(in)
 	b.namespaces()
-	if network == spec.NetworkNone {
+	if network.IsOwn() {
 		b.network()
 	}
 	b.mark("namespaces")
@@ -94,11 +94,13 @@ type launcher struct {
 	files   uint64 // soft limit of open files, or 0
 	abi     int
 	streams [3]uint64 // landlock rights on the streams' own files
+	sockets []gateSocket
 }
 
 // build adds every step after the prelude, in order.
 func (l *launcher) build(umask cell) {
 	l.mark("wait for spec")
+	l.gateway()
 	l.mounts()
 	l.mark("mounts")
 	l.terminal()

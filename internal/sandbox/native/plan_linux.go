@@ -142,6 +142,10 @@ func (p *plan) failed(f *failure) error {
 	if f.op < first || f.op >= end {
 		return nil
 	}
-	s := p.steps[p.of[(f.op-first)/unsafe.Sizeof(op{})]]
-	return &LaunchError{Step: s.String(), Errno: unix.Errno(f.errno), Wall: s.wall}
+	i := (f.op - first) / unsafe.Sizeof(op{})
+	s, errno := p.steps[p.of[i]], unix.Errno(f.errno)
+	if p.ops[i].nr == unix.SYS_FUTEX {
+		errno = refusal(p.ops[i].arg[0]) // see launcher.netlink
+	}
+	return &LaunchError{Step: s.String(), Errno: errno, Wall: s.wall}
 }

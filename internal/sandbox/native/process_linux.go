@@ -46,6 +46,12 @@ type Process struct {
 	Pid int
 	// Terminal is the caller's end of the command's terminal, or nil.
 	Terminal *os.File
+	// Listeners are the gate's sockets, if the Spec has a gate. They are the
+	// caller's to close.
+	Listeners []Listener
+	// Uncaptured says that the Spec wanted connections captured, and the kernel
+	// could not: only programs that use the proxy get out.
+	Uncaptured bool
 	// Err says why calls that need a decision fail, if they all do.
 	Err error
 
@@ -57,6 +63,9 @@ type Process struct {
 
 	running bool // the command has started
 	settled bool // and memory was given back
+
+	events  int // an epoll instance with the status and what is watched, or 0
+	watched map[int32]func() bool
 }
 
 // State is what happened to the command.
@@ -199,11 +208,14 @@ func (e *Embryo) Abandon() {
 	if e.proc.Terminal != nil {
 		_ = e.proc.Terminal.Close()
 	}
+	for _, l := range e.proc.Listeners {
+		_ = l.File.Close()
+	}
 }
 
 // Start is like the function Start, from where Begin left off.
 func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
-	if s.Network != e.network || s.Identity != e.id {
+	if s.Network.IsOwn() != e.network.IsOwn() || s.Identity != e.id {
 		e.Abandon()
 		return Start(s, e.o)
 	}
@@ -215,6 +227,9 @@ func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
 	runtime.KeepAlive(l)
 	if err != nil {
 		e.Abandon()
+		if isOptional(s, err) {
+			return startUncaptured(s, e.o)
+		}
 		return nil, err
 	}
 	e.pipes.closeChild()
@@ -243,6 +258,7 @@ func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
 	if l.streams, err = checkStreams(s, e.o.Streams, abi); err != nil {
 		return nil, err
 	}
+	l.sockets = needsGateSockets(s)
 	l.build(e.umask)
 	return l, writeInit(e.pipes.in.init, initParams{
 		exec: s.Exec, terminal: e.o.Terminal.stream(), sigmask: currentMask(), resident: e.o.resident,
@@ -277,6 +293,9 @@ func (e *Embryo) run(l *launcher) error {
 	if l.spec.Broker != nil {
 		// While the child builds the sandbox.
 		e.proc.broker = broker.New(l.spec, e.proc.Pid, broker.Options{Report: e.o.Report, Observe: e.o.Observe, Started: useProcessors})
+	}
+	if l.sockets != nil {
+		e.proc.Listeners = receiveListeners(e.pipes.socket, l.sockets)
 	}
 	if l.tty != nil {
 		if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {
@@ -371,11 +390,16 @@ func (p *Process) read() (message, bool) {
 	if p.running && !p.settled {
 		p.settle()
 	}
-	if p.broker != nil && !p.broker.Attends() {
-		if err := p.broker.Serve(p.status); err != nil {
-			p.Err = err
-			p.broker.Close() // nothing is decided any more, so nothing is allowed
-			p.broker = nil
+	for {
+		if p.broker != nil && !p.broker.Attends() {
+			if err := p.broker.Serve(p.until()); err != nil {
+				p.Err = err
+				p.broker.Close() // nothing is decided any more, so nothing is allowed
+				p.broker = nil
+			}
+		}
+		if p.watched == nil || p.isTold() {
+			break
 		}
 	}
 	var buf [messageSize]byte
@@ -388,10 +412,67 @@ func (p *Process) read() (message, bool) {
 	}
 }
 
+// Watch calls ready whenever a descriptor can be read, while Wait or Peek waits,
+// until it returns false.
+func (p *Process) Watch(fd int, ready func() bool) error {
+	if p.watched == nil {
+		events, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err != nil {
+			return os.NewSyscallError("epoll_create1", err)
+		}
+		p.events, p.watched = events, make(map[int32]func() bool)
+		if err := p.watch(p.status); err != nil {
+			return err
+		}
+	}
+	p.watched[int32(fd)] = ready
+	return p.watch(fd)
+}
+
+func (p *Process) watch(fd int) error {
+	err := unix.EpollCtl(p.events, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+	return os.NewSyscallError("epoll_ctl", err)
+}
+
+// until is what can be read when there is something to do besides answering.
+func (p *Process) until() int {
+	if p.watched != nil {
+		return p.events
+	}
+	return p.status
+}
+
+// isTold waits for something to happen and reports whether process 1 has told
+// something, or has ended.
+func (p *Process) isTold() bool {
+	var list [8]unix.EpollEvent
+	n, err := unix.EpollWait(p.events, list[:], -1)
+	if err != nil && err != unix.EINTR {
+		return true
+	}
+	told := false
+	for _, e := range list[:max(n, 0)] {
+		if int(e.Fd) == p.status {
+			told = true
+			continue
+		}
+		if ready := p.watched[e.Fd]; ready != nil && !ready() {
+			p.Unwatch(int(e.Fd))
+		}
+	}
+	return told
+}
+
+// Unwatch undoes Watch. The descriptor must still be open.
+func (p *Process) Unwatch(fd int) {
+	delete(p.watched, int32(fd))
+	_ = unix.EpollCtl(p.events, unix.EPOLL_CTL_DEL, fd, nil)
+}
+
 // settle waits a while for something to happen. If nothing does, this is a
 // command that stays, and memory is given back.
 func (p *Process) settle() {
-	fds := []unix.PollFd{{Fd: int32(p.status), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(p.until()), Events: unix.POLLIN}}
 	if p.broker != nil {
 		fds = append(fds, unix.PollFd{Fd: int32(p.broker.Descriptor()), Events: unix.POLLIN})
 	}
@@ -411,6 +492,9 @@ func (p *Process) reap() unix.WaitStatus {
 		}
 	}
 	closeAll(&p.pidfd, &p.status)
+	if p.watched != nil {
+		closeAll(&p.events)
+	}
 	if p.broker != nil {
 		p.broker.Close()
 		p.broker = nil

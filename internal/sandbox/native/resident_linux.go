@@ -19,6 +19,9 @@ import (
 type Resident struct {
 	// Pid is process 1, in the caller's numbering.
 	Pid int
+	// Listeners are the gate's sockets, if the Spec has a gate. They are the
+	// caller's to close.
+	Listeners []Listener
 
 	spec    *spec.Spec
 	abi     int
@@ -78,7 +81,7 @@ func Open(s *spec.Spec, o Options) (*Resident, error) {
 		return nil, err
 	}
 	r := &Resident{
-		Pid: proc.Pid, spec: s, proc: proc, umask: proc.umask,
+		Pid: proc.Pid, Listeners: proc.Listeners, spec: s, proc: proc, umask: proc.umask,
 		done: make(chan struct{}), inner: make(map[uint32]*Job),
 	}
 	r.abi, _ = landlockABI()
@@ -338,7 +341,7 @@ func (r *Resident) write(request, rights []byte) error {
 	sent := 0
 	werr := conn.Write(func(fd uintptr) bool {
 		sent, err = unix.SendmsgN(int(fd), request, rights, nil, unix.MSG_NOSIGNAL)
-		return err != unix.EAGAIN && err != unix.EINTR
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	})
 	if err == nil && werr == nil && sent < len(request) {
 		_, err = r.control.Write(request[sent:])

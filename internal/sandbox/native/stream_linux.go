@@ -18,7 +18,7 @@ func checkStream(s *spec.Spec, fd int, access uint64) error {
 	if access != 0 {
 		return checkFile(s, fd)
 	}
-	if s.Network == spec.NetworkNone {
+	if s.Network.IsOwn() {
 		return checkSocket(fd)
 	}
 	return nil

@@ -53,24 +53,33 @@ func newDescriptorMessage() *descriptorMessage {
 
 // receiveDescriptor takes the descriptor the child sent, or -1 if it never did.
 func receiveDescriptor(sock int) int {
+	if fds := receiveDescriptors(sock, 1); fds != nil {
+		return fds[0]
+	}
+	return -1
+}
+
+// receiveDescriptors takes descriptors that the child sent in one message, or
+// nil if it never did.
+func receiveDescriptors(sock, count int) []int {
 	var data [1]byte
-	control := make([]byte, unix.CmsgSpace(4))
+	control := make([]byte, unix.CmsgSpace(4*count))
 	for {
 		_, n, _, _, err := unix.Recvmsg(sock, data[:], control, unix.MSG_CMSG_CLOEXEC)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || n == 0 {
-			return -1
+			return nil
 		}
 		msgs, err := unix.ParseSocketControlMessage(control[:n])
 		if err != nil || len(msgs) != 1 {
-			return -1
+			return nil
 		}
 		fds, err := unix.ParseUnixRights(&msgs[0])
-		if err != nil || len(fds) != 1 {
-			return -1
+		if err != nil || len(fds) != count {
+			return nil
 		}
-		return fds[0]
+		return fds
 	}
 }

@@ -1,0 +1,316 @@
+// Package grants turns what a policy says about the network into what the gate
+// is told. It is pure: everything it needs to know of the machine comes with the
+// Options. It imports nothing of the network, so that the command can link it.
+package grants
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/policy"
+)
+
+// Endpoint is a host that a tool is configured to use.
+type Endpoint struct {
+	Host string
+	Port uint16 // 0: the ports of the web
+	From string // where it was found, for people
+}
+
+// Groups knows what groups such as @npm stand for on this machine.
+type Groups interface {
+	Endpoints(group string) ([]Endpoint, error)
+}
+
+// Options are what FromPolicy has to know besides the policy.
+type Options struct {
+	Sandbox      string // id, for events
+	Home         string // what ~/ stands for
+	Project      string // what relative paths are relative to
+	Groups       Groups // may be nil if the policy has no groups
+	AuthorityDir string // see config.Config; may be empty if no TLS is opened
+	CanAsk       bool   // whether somebody answers questions
+	// Getenv looks up the host's proxy variables, which hold unless the policy
+	// names a proxy. It may be nil.
+	Getenv func(string) string
+}
+
+const sshPort = 22
+
+var (
+	webPorts   = []config.Ports{{From: 80, To: 80}, {From: 443, To: 443}}
+	webSchemes = []string{"http", "https"}
+)
+
+// FromPolicy returns the gate's configuration. Rules are in the order in which
+// hosts are decided: denials, network.rules, ssh.allowedHosts,
+// network.allowedDomains. What grants a host without naming ports grants those
+// of the web, 80 and 443, to HTTP and TLS; what refuses a host without naming
+// ports refuses all of them.
+func FromPolicy(p policy.Policy, o Options) (config.Config, error) {
+	c := config.Config{
+		Version: config.Version, Sandbox: o.Sandbox, Default: config.Deny,
+		CanAsk: o.CanAsk, AuthorityDir: o.AuthorityDir, Limits: limits(p.Network.Limits),
+	}
+	if p.Network.DefaultAction != nil {
+		c.Default = config.Action(*p.Network.DefaultAction)
+	}
+	t := translation{policy: p, options: o, config: &c}
+	for _, step := range []func() error{
+		t.deniedDomains, t.deniedSSH, t.rules, t.allowedSSH, t.allowedDomains, t.ranges, t.upstream, t.inject,
+	} {
+		if err := step(); err != nil {
+			return config.Config{}, err
+		}
+	}
+	if c.NeedsAuthority() && c.AuthorityDir == "" {
+		return config.Config{}, errors.New("TLS is opened for some hosts, and there is no directory for the certificate authority")
+	}
+	return c, nil
+}
+
+// translation is the state of one FromPolicy.
+type translation struct {
+	policy  policy.Policy
+	options Options
+	config  *config.Config
+}
+
+func (t *translation) add(r config.Rule) { t.config.Rules = append(t.config.Rules, r) }
+
+func (t *translation) where(key, entry string) string {
+	pos, ok := t.policy.Origins[policy.Origin{Key: key, Entry: entry}]
+	if !ok {
+		return ""
+	}
+	return pos.String()
+}
+
+// named is a rule that is about to be added, with its host resolved.
+func (t *translation) named(key, entry string, e Endpoint) config.Rule {
+	name := key + " " + entry
+	if e.Host != entry {
+		name += " (" + e.Host + ")"
+	}
+	return config.Rule{Host: e.Host, Name: name, Where: t.where(key, entry)}
+}
+
+// endpoints are the hosts that an entry stands for.
+func (t *translation) endpoints(key, entry string) ([]Endpoint, error) {
+	if !strings.HasPrefix(entry, "@") {
+		return []Endpoint{{Host: entry}}, nil
+	}
+	if t.options.Groups == nil {
+		return nil, fmt.Errorf("%s %s: groups are not known here", key, entry)
+	}
+	hosts, err := t.options.Groups.Endpoints(entry)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", key, entry, err)
+	}
+	return hosts, nil
+}
+
+func (t *translation) each(key string, entries []string, add func(entry string, e Endpoint)) error {
+	for _, entry := range entries {
+		hosts, err := t.endpoints(key, entry)
+		if err != nil {
+			return err
+		}
+		for _, e := range hosts {
+			add(entry, e)
+		}
+	}
+	return nil
+}
+
+func (t *translation) deniedDomains() error {
+	const key = "network.deniedDomains"
+	return t.each(key, t.policy.Network.DeniedDomains, func(entry string, e Endpoint) {
+		r := t.named(key, entry, e)
+		r.Action = config.Deny
+		t.add(r)
+	})
+}
+
+// deniedSSH keeps ssh from a host: its port, and the protocol on any other.
+func (t *translation) deniedSSH() error {
+	const key = "ssh.deniedHosts"
+	return t.each(key, t.policy.SSH.DeniedHosts, func(entry string, e Endpoint) {
+		r := t.named(key, entry, e)
+		r.Action = config.Deny
+		r.Ports = []config.Ports{{From: sshPort, To: sshPort}}
+		t.add(r)
+		r.Ports, r.Schemes = nil, []string{"ssh"}
+		t.add(r)
+	})
+}
+
+func (t *translation) allowedSSH() error {
+	const key = "ssh.allowedHosts"
+	return t.each(key, t.policy.SSH.AllowedHosts, func(entry string, e Endpoint) {
+		r := t.named(key, entry, e)
+		r.Action = config.Allow
+		r.Ports, r.Schemes = []config.Ports{{From: sshPort, To: sshPort}}, []string{"ssh"}
+		t.add(r)
+	})
+}
+
+func (t *translation) allowedDomains() error {
+	const key = "network.allowedDomains"
+	return t.each(key, t.policy.Network.AllowedDomains, func(entry string, e Endpoint) {
+		r := t.named(key, entry, e)
+		r.Action = config.Allow
+		switch {
+		case e.Host == "*":
+			// Opens the network to everything: every port, every protocol.
+		case e.Port == sshPort:
+			r.Ports, r.Schemes = []config.Ports{{From: sshPort, To: sshPort}}, []string{"ssh"}
+		case e.Port != 0:
+			r.Ports, r.Schemes = []config.Ports{{From: e.Port, To: e.Port}}, webSchemes
+		default:
+			r.Ports, r.Schemes = webPorts, webSchemes
+		}
+		t.add(r)
+	})
+}
+
+func (t *translation) rules() error {
+	for i := range t.policy.Network.Rules {
+		if err := t.rule(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *translation) rule(i int) error {
+	from := &t.policy.Network.Rules[i]
+	key := "network.rules[" + strconv.Itoa(i) + "]"
+	ports, err := parsePorts(from.Ports)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	hosts, err := t.endpoints(key, from.Host)
+	if err != nil {
+		return err
+	}
+	for _, e := range hosts {
+		r := t.named(key, from.Host, e)
+		r.Where = t.where("network.rules", strconv.Itoa(i))
+		r.Action = config.Action(from.Action)
+		r.Ports, r.Schemes, r.Methods, r.Paths = ports, from.Schemes, from.Methods, from.Paths
+		r.Inspect = from.Inspect != nil && *from.Inspect
+		if r.Action != config.Deny {
+			narrow(&r, e.Port)
+		}
+		t.add(r)
+	}
+	return nil
+}
+
+// narrow limits a rule that grants to the ports it means.
+func narrow(r *config.Rule, port uint16) {
+	if len(r.Ports) > 0 {
+		return
+	}
+	if port != 0 {
+		r.Ports = []config.Ports{{From: port, To: port}}
+		return
+	}
+	if len(r.Schemes) == 0 {
+		r.Ports, r.Schemes = webPorts, webSchemes
+		return
+	}
+	for _, scheme := range r.Schemes {
+		for _, p := range defaultPorts[scheme] {
+			if !slices.Contains(r.Ports, p) {
+				r.Ports = append(r.Ports, p)
+			}
+		}
+	}
+}
+
+var defaultPorts = map[string][]config.Ports{
+	"http":  webPorts[:1],
+	"https": webPorts[1:],
+	"ssh":   {{From: sshPort, To: sshPort}},
+	"tcp":   webPorts,
+}
+
+func parsePorts(list []string) ([]config.Ports, error) {
+	var out []config.Ports
+	for _, text := range list {
+		if text == "*" {
+			out = append(out, config.Ports{From: 1, To: 65535})
+			continue
+		}
+		first, last, ranged := strings.Cut(text, "-")
+		if !ranged {
+			last = first
+		}
+		from, err1 := strconv.ParseUint(first, 10, 16)
+		to, err2 := strconv.ParseUint(last, 10, 16)
+		if err1 != nil || err2 != nil || from == 0 || from > to {
+			return nil, fmt.Errorf("%q is neither a port nor a range", text)
+		}
+		out = append(out, config.Ports{From: uint16(from), To: uint16(to)})
+	}
+	return out, nil
+}
+
+func (t *translation) ranges() error {
+	for _, text := range t.policy.Network.AllowedCIDRs {
+		t.config.Ranges = append(t.config.Ranges, config.Range{CIDR: text, Where: t.where("network.allowedCIDRs", text)})
+	}
+	return nil
+}
+
+// upstream takes the policy's proxy or, without one, the host's.
+func (t *translation) upstream() error {
+	u := &t.config.Upstream
+	if proxy := t.policy.Network.UpstreamProxy; proxy != nil {
+		u.All = *proxy
+	} else if t.options.Getenv != nil {
+		u.HTTP, u.HTTPS, u.All, u.NoProxy = t.variable("http_proxy"), t.variable("https_proxy"), t.variable("all_proxy"), t.variable("no_proxy")
+	}
+	if t.config.Default == config.Proxy && u.All == "" && (u.HTTP == "" || u.HTTPS == "") {
+		return errors.New(`network.defaultAction "proxy" needs network.upstreamProxy`)
+	}
+	return nil
+}
+
+// variable prefers the spelling in small letters, as most programs do.
+func (t *translation) variable(name string) string {
+	if v := t.options.Getenv(name); v != "" {
+		return v
+	}
+	return t.options.Getenv(strings.ToUpper(name))
+}
+
+func limits(from *policy.NetworkLimits) config.Limits {
+	var to config.Limits
+	if from == nil {
+		return to
+	}
+	if from.Connections != nil {
+		to.Connections = *from.Connections
+	}
+	if from.HeaderBytes != nil {
+		to.HeaderBytes = int64(*from.HeaderBytes)
+	}
+	if from.Idle != nil {
+		to.Idle = time.Duration(*from.Idle)
+	}
+	if from.Total != nil {
+		to.Total = time.Duration(*from.Total)
+	}
+	if from.Bandwidth != nil {
+		to.Bandwidth = int64(*from.Bandwidth)
+	}
+	return to
+}

@@ -1,0 +1,306 @@
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+)
+
+// Program finds the gate beside the running program, which is where it is
+// installed, or in PATH for programs that embed Bailey.
+func Program() (string, error) {
+	const name = "bailey-gate"
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	dirs := append([]string{filepath.Dir(self)}, filepath.SplitList(os.Getenv("PATH"))...)
+	for _, dir := range dirs {
+		if file := filepath.Join(dir, name); filepath.IsAbs(dir) && unix.Access(file, unix.X_OK) == nil {
+			return file, nil
+		}
+	}
+	return "", errors.New("the network gate, " + name + ", is not beside bailey: network rules need it; install it, or close the network")
+}
+
+// Gate is a network gate, from the moment its sockets exist.
+type Gate struct {
+	program   string
+	config    config.Config
+	listeners []native.Listener
+	report    func(*event.Event)
+
+	mu      sync.Mutex
+	started bool
+	control *os.File // its end is the gate's end
+	events  *os.File
+	line    []byte // of which the end has not come yet
+	pid     int
+
+	waiting []*os.File    // see Wait
+	done    chan struct{} // closed when Wait returns, nil if it was not called
+}
+
+// New is a gate that is not started yet. It takes over the listeners. What the
+// gate has to tell goes to report.
+func New(program string, c config.Config, listeners []native.Listener, report func(*event.Event)) *Gate {
+	return &Gate{program: program, config: c, listeners: listeners, report: report}
+}
+
+// Attend starts the gate when the first connection comes, and takes in what it
+// tells, while the command is waited for.
+func (g *Gate) Attend(p *native.Process) error {
+	for _, l := range g.listeners {
+		if err := p.Watch(int(l.File.Fd()), func() bool { g.serve(p); return true }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve starts the gate in the middle of a run. If that fails, connections are
+// refused, and the reason is told.
+func (g *Gate) serve(p *native.Process) {
+	for _, l := range g.listeners {
+		p.Unwatch(int(l.File.Fd()))
+	}
+	err := g.Start()
+	if err == nil {
+		err = p.Watch(int(g.events.Fd()), g.take)
+	}
+	if err != nil {
+		g.failed(err)
+	}
+}
+
+func (g *Gate) failed(err error) {
+	e := event.New(event.Deny)
+	e.Op, e.Rule, e.Sandbox = event.OpConnect, "the network gate could not be started: "+err.Error(), g.config.Sandbox
+	g.report(e)
+}
+
+// Wait blocks until a connection comes, and then starts the gate and takes in
+// what it tells, until Close. It is for who has no Process to wait for.
+func (g *Gate) Wait() {
+	g.mu.Lock()
+	if g.started {
+		g.mu.Unlock()
+		return
+	}
+	g.done = make(chan struct{})
+	g.waiting = copies(g.listeners)
+	g.mu.Unlock()
+	defer close(g.done)
+	if !g.waitForConnection() {
+		return
+	}
+	if err := g.Start(); err != nil {
+		g.failed(err)
+		return
+	}
+	for g.events != nil && g.take() {
+	}
+}
+
+// copies are the listeners once more, for the Go runtime to wait on: many gates
+// may wait at once, and none needs a thread for that.
+func copies(listeners []native.Listener) []*os.File {
+	var list []*os.File
+	for _, l := range listeners {
+		fd, err := unix.FcntlInt(l.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err == nil && unix.SetNonblock(fd, true) == nil {
+			list = append(list, os.NewFile(uintptr(fd), "listener"))
+		}
+	}
+	return list
+}
+
+// waitForConnection returns when one of the sockets has something for the gate,
+// or with false when Close was called.
+func (g *Gate) waitForConnection() bool {
+	came := make(chan bool, len(g.waiting))
+	for _, f := range g.waiting {
+		go func() { came <- waitReadable(f) }()
+	}
+	found := false
+	for range g.waiting {
+		if found = <-came; found {
+			break
+		}
+	}
+	g.stopWaiting()
+	return found
+}
+
+func (g *Gate) stopWaiting() {
+	for _, f := range g.waiting {
+		_ = f.Close() // a second time it does nothing
+	}
+}
+
+func waitReadable(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ready := false
+	err = raw.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		ready = n > 0
+		return ready || err != nil && err != unix.EINTR
+	})
+	return ready && err == nil
+}
+
+// Descriptors of the gate.
+const (
+	fdConfig   = 3
+	fdEvents   = 4
+	fdControl  = 5
+	fdListener = 6
+)
+
+// Start starts the gate and hands it the sockets.
+func (g *Gate) Start() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.started {
+		return nil
+	}
+	g.started = true
+	configuration, err := inMemory(&g.config)
+	if err != nil {
+		return err
+	}
+	defer configuration.Close()
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return os.NewSyscallError("pipe2", err)
+	}
+	events := os.NewFile(uintptr(pipe[1]), "events")
+	g.events = os.NewFile(uintptr(pipe[0]), "events")
+	defer events.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	g.control = os.NewFile(uintptr(pair[0]), "control")
+	control := os.NewFile(uintptr(pair[1]), "control")
+	defer control.Close()
+
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	argv := []string{
+		g.program, "serve", "--config", strconv.Itoa(fdConfig), "--events", strconv.Itoa(fdEvents), "--control", strconv.Itoa(fdControl),
+	}
+	files := []uintptr{null.Fd(), null.Fd(), null.Fd(), configuration.Fd(), events.Fd(), control.Fd()}
+	for i, l := range g.listeners {
+		argv = append(argv, "--listen", string(l.Role)+"="+strconv.Itoa(fdListener+i))
+		files = append(files, l.File.Fd())
+	}
+	g.pid, err = syscall.ForkExec(g.program, argv, &syscall.ProcAttr{
+		Dir: "/", Env: os.Environ(), Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	g.closeListeners()
+	if err != nil {
+		return fmt.Errorf("%s: %w", g.program, err)
+	}
+	return nil
+}
+
+func (g *Gate) closeListeners() {
+	for _, l := range g.listeners {
+		_ = l.File.Close()
+	}
+}
+
+// inMemory is the configuration as a file that nobody else can see.
+func inMemory(c *config.Config) (*os.File, error) {
+	fd, err := unix.MemfdCreate("gate", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "gate")
+	if err := c.Write(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if _, err := f.Seek(0, 0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// take takes in what the gate tells. It reports false when there will be nothing
+// more.
+func (g *Gate) take() bool {
+	buf := make([]byte, 16<<10)
+	n, err := unix.Read(int(g.events.Fd()), buf)
+	if err == unix.EINTR || err == unix.EAGAIN {
+		return true
+	}
+	if n <= 0 || err != nil {
+		return false
+	}
+	g.line = append(g.line, buf[:n]...)
+	for {
+		line, rest, found := bytes.Cut(g.line, []byte("\n"))
+		if !found {
+			return true
+		}
+		g.line = rest
+		e := new(event.Event)
+		if e.UnmarshalJSON(line) == nil {
+			g.report(e)
+		}
+	}
+}
+
+// Close ends the gate, and waits until it has told what it had to tell.
+func (g *Gate) Close() {
+	g.mu.Lock()
+	if !g.started {
+		g.started = true
+		g.closeListeners()
+		g.stopWaiting()
+	}
+	if g.control != nil {
+		_ = g.control.Close()
+	}
+	done := g.done
+	g.mu.Unlock()
+	if done != nil {
+		<-done
+	} else if g.events != nil {
+		for g.take() {
+		}
+	}
+	if g.events != nil {
+		_ = g.events.Close()
+	}
+	g.reap()
+}
+
+// reap collects the process.
+func (g *Gate) reap() {
+	for g.pid > 0 {
+		var ws unix.WaitStatus
+		if _, err := unix.Wait4(g.pid, &ws, 0, nil); err != unix.EINTR {
+			return
+		}
+	}
+}

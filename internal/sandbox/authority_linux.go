@@ -1,0 +1,111 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// bundles are where systems keep the certificates they trust.
+var bundles = []string{
+	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+}
+
+// openAuthority finds the certificate authority of the network gate, has it made
+// if there is none, and puts its certificate beside those that the host trusts.
+func openAuthority(caller *spec.Host) (*spec.Authority, error) {
+	dir := filepath.Join(StateHome(caller.Home), "bailey", "authority")
+	certificate := filepath.Join(dir, "authority.crt")
+	if _, err := os.Stat(certificate); err != nil {
+		if err := makeAuthority(dir); err != nil {
+			return nil, err
+		}
+	}
+	a := &spec.Authority{Dir: dir, Bundle: filepath.Join(dir, "bundle.crt")}
+	var trusted []byte
+	for _, name := range bundles {
+		real, err := filepath.EvalSymlinks(name)
+		if err != nil {
+			continue
+		}
+		a.Replaces = append(a.Replaces, real)
+		if trusted == nil {
+			trusted, _ = os.ReadFile(real) // without it only the gate's own is trusted
+		}
+	}
+	if name := variable(caller.Environ, "SSL_CERT_FILE"); name != "" {
+		if data, err := os.ReadFile(name); err == nil {
+			trusted = data
+		}
+	}
+	own, err := os.ReadFile(certificate)
+	if err != nil {
+		return nil, err
+	}
+	return a, writeBundle(a.Bundle, append(append(bytes.TrimSpace(trusted), '\n'), own...))
+}
+
+func variable(environ []string, name string) (value string) {
+	for _, v := range environ {
+		if rest, ok := bytes.CutPrefix([]byte(v), []byte(name+"=")); ok {
+			value = string(rest)
+		}
+	}
+	return value
+}
+
+// writeBundle replaces the file at once, if it changed: a sandbox that stands
+// shows the old one.
+func writeBundle(name string, data []byte) error {
+	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	fresh := name + "." + strconv.Itoa(os.Getpid())
+	if err := os.WriteFile(fresh, data, 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, name); err != nil {
+		return errors.Join(err, os.Remove(fresh))
+	}
+	return nil
+}
+
+// makeAuthority leaves the making to the gate, which knows how to sign.
+func makeAuthority(dir string) error {
+	program, err := gate.Program()
+	if err != nil {
+		return err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	n := null.Fd()
+	pid, err := syscall.ForkExec(program, []string{program, "authority", dir}, &syscall.ProcAttr{
+		Dir: "/", Env: os.Environ(), Files: []uintptr{n, n, os.Stderr.Fd()},
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	var ws unix.WaitStatus
+	for {
+		if _, err := unix.Wait4(pid, &ws, 0, nil); err != unix.EINTR {
+			break
+		}
+	}
+	if !ws.Exited() || ws.ExitStatus() != 0 {
+		return errors.New("the certificate authority of the network gate could not be made in " + dir)
+	}
+	return nil
+}

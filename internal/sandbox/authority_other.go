@@ -1,0 +1,7 @@
+//go:build !linux
+
+package sandbox
+
+import "github.com/bailey-sandbox/bailey/internal/spec"
+
+func openAuthority(*spec.Host) (*spec.Authority, error) { return nil, ErrNoRuntime }

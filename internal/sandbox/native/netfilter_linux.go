@@ -1,0 +1,306 @@
+package native
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// netlink builds messages to the kernel. Numbers in headers are the machine's
+// own, those in attributes of netfilter are in network order.
+type netlink struct {
+	b    []byte
+	open []int // where messages and attributes that are not finished begin
+	seq  uint32
+}
+
+// message begins a message with what every message of its kind begins with.
+func (n *netlink) message(kind, flags uint16, body ...byte) {
+	n.open = append(n.open, len(n.b))
+	n.b = append(n.b, make([]byte, unix.NLMSG_HDRLEN)...)
+	h := n.b[len(n.b)-unix.NLMSG_HDRLEN:]
+	ne := binary.NativeEndian
+	ne.PutUint16(h[4:], kind)
+	ne.PutUint16(h[6:], flags|unix.NLM_F_REQUEST)
+	n.seq++
+	ne.PutUint32(h[8:], n.seq)
+	n.b = append(n.b, body...)
+}
+
+// done finishes a message.
+func (n *netlink) done() {
+	at := n.pop()
+	binary.NativeEndian.PutUint32(n.b[at:], uint32(len(n.b)-at))
+}
+
+func (n *netlink) pop() int {
+	at := n.open[len(n.open)-1]
+	n.open = n.open[:len(n.open)-1]
+	return at
+}
+
+// attr adds an attribute.
+func (n *netlink) attr(kind uint16, data []byte) {
+	n.begin(kind)
+	n.b = append(n.b, data...)
+	n.end()
+}
+
+// begin begins an attribute that holds others.
+func (n *netlink) begin(kind uint16) {
+	n.open = append(n.open, len(n.b))
+	n.b = binary.NativeEndian.AppendUint16(n.b, 0)
+	n.b = binary.NativeEndian.AppendUint16(n.b, kind)
+}
+
+func (n *netlink) end() {
+	at := n.pop()
+	binary.NativeEndian.PutUint16(n.b[at:], uint16(len(n.b)-at))
+	for len(n.b)%4 != 0 {
+		n.b = append(n.b, 0)
+	}
+}
+
+func (n *netlink) nested(kind uint16, fill func()) {
+	n.begin(kind | unix.NLA_F_NESTED)
+	fill()
+	n.end()
+}
+
+func (n *netlink) number(kind uint16, v uint32) {
+	n.attr(kind, binary.BigEndian.AppendUint32(nil, v))
+}
+
+func (n *netlink) text(kind uint16, s string) { n.attr(kind, append([]byte(s), 0)) }
+
+// loopbackIndex is the number of lo in every network namespace.
+const loopbackIndex = 1
+
+// everywhereRoute makes every address one of this machine's own:
+//
+//	ip route add local default dev lo
+func everywhereRoute(family byte) []byte {
+	n := &netlink{}
+	n.message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK,
+		family, 0, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0)
+	n.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopbackIndex))
+	n.done()
+	return n.b
+}
+
+const (
+	tableName  = "bailey"
+	protoTCP   = unix.IPPROTO_TCP
+	protoUDP   = unix.IPPROTO_UDP
+	offsetPort = 2 // of the destination in the headers of TCP and UDP
+	dnsPort    = 53
+
+	verdictDrop   = 0
+	verdictAccept = 1
+)
+
+// captureRules lead what leaves the sandbox to the gate:
+//
+//	table inet bailey {
+//		chain nat {
+//			type nat hook output priority -100
+//			tcp dport 53 redirect to :942
+//			udp dport 53 redirect to :942
+//			ip daddr 127.0.0.0/8 tcp dport GRANTED redirect to :941   (each, and for ::1)
+//			ip daddr 127.0.0.0/8 accept
+//			ip6 daddr ::1 accept
+//			meta l4proto tcp redirect to :941
+//		}
+//		chain filter {
+//			type filter hook output priority 0
+//			icmp type echo-request drop                                (and for ICMPv6)
+//		}
+//	}
+//
+// Datagrams to elsewhere find that nobody listens there: every address is the
+// sandbox's own.
+func captureRules(g *spec.Gate) []byte {
+	n := &netlink{}
+	n.batch(unix.NFNL_MSG_BATCH_BEGIN)
+	n.netfilter(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE)
+	n.text(unix.NFTA_TABLE_NAME, tableName)
+	n.done()
+	const natPriority = -100
+	n.chain("nat", "nat", natPriority)
+	n.chain("filter", "filter", 0)
+	for _, proto := range []byte{protoTCP, protoUDP} {
+		n.rule("nat", func() { n.isProtocol(proto); n.isPort(dnsPort, dnsPort); n.redirect(spec.GateDNSPort) })
+	}
+	for _, is := range []func(){n.isLoopback4, n.isLoopback6} {
+		for _, ports := range g.Local {
+			n.rule("nat", func() { is(); n.isProtocol(protoTCP); n.isPort(ports.From, ports.To); n.redirect(spec.GateTCPPort) })
+		}
+		n.rule("nat", func() { is(); n.verdict(verdictAccept) })
+	}
+	n.rule("nat", func() { n.isProtocol(protoTCP); n.redirect(spec.GateTCPPort) })
+	const echo, echo6 = 8, 128
+	n.rule("filter", func() { n.isProtocol(unix.IPPROTO_ICMP); n.isKind(echo); n.verdict(verdictDrop) })
+	n.rule("filter", func() { n.isProtocol(unix.IPPROTO_ICMPV6); n.isKind(echo6); n.verdict(verdictDrop) })
+	n.acknowledge()
+	n.batch(unix.NFNL_MSG_BATCH_END)
+	return n.b
+}
+
+// batch begins or ends a transaction.
+func (n *netlink) batch(kind uint16) {
+	n.message(kind, 0, 0, 0, 0, unix.NFNL_SUBSYS_NFTABLES)
+	n.done()
+}
+
+func (n *netlink) netfilter(kind, flags uint16) {
+	n.message(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags, unix.NFPROTO_INET, 0, 0, 0)
+}
+
+// acknowledge asks for an answer to the last message. Errors of others are told
+// without that, and before.
+func (n *netlink) acknowledge() {
+	ne := binary.NativeEndian
+	last, at := 0, 0
+	for at < len(n.b) {
+		last = at
+		at += int(ne.Uint32(n.b[at:]))
+	}
+	ne.PutUint16(n.b[last+6:], ne.Uint16(n.b[last+6:])|unix.NLM_F_ACK)
+}
+
+func (n *netlink) chain(name, kind string, priority int32) {
+	n.netfilter(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE)
+	n.text(unix.NFTA_CHAIN_TABLE, tableName)
+	n.text(unix.NFTA_CHAIN_NAME, name)
+	n.nested(unix.NFTA_CHAIN_HOOK, func() {
+		n.number(unix.NFTA_HOOK_HOOKNUM, unix.NF_INET_LOCAL_OUT)
+		n.number(unix.NFTA_HOOK_PRIORITY, uint32(priority))
+	})
+	n.text(unix.NFTA_CHAIN_TYPE, kind)
+	n.done()
+}
+
+func (n *netlink) rule(chain string, expressions func()) {
+	n.netfilter(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND)
+	n.text(unix.NFTA_RULE_TABLE, tableName)
+	n.text(unix.NFTA_RULE_CHAIN, chain)
+	n.nested(unix.NFTA_RULE_EXPRESSIONS, expressions)
+	n.done()
+}
+
+func (n *netlink) expression(name string, data func()) {
+	n.nested(unix.NFTA_LIST_ELEM, func() {
+		n.text(unix.NFTA_EXPR_NAME, name)
+		n.nested(unix.NFTA_EXPR_DATA, data)
+	})
+}
+
+// register is where expressions put values for the next.
+const register = unix.NFT_REG_1
+
+func (n *netlink) compare(op uint32, value ...byte) {
+	n.expression("cmp", func() {
+		n.number(unix.NFTA_CMP_SREG, register)
+		n.number(unix.NFTA_CMP_OP, op)
+		n.nested(unix.NFTA_CMP_DATA, func() { n.attr(unix.NFTA_DATA_VALUE, value) })
+	})
+}
+
+func (n *netlink) meta(key uint32) {
+	n.expression("meta", func() {
+		n.number(unix.NFTA_META_DREG, register)
+		n.number(unix.NFTA_META_KEY, key)
+	})
+}
+
+func (n *netlink) payload(base, offset, size uint32) {
+	n.expression("payload", func() {
+		n.number(unix.NFTA_PAYLOAD_DREG, register)
+		n.number(unix.NFTA_PAYLOAD_BASE, base)
+		n.number(unix.NFTA_PAYLOAD_OFFSET, offset)
+		n.number(unix.NFTA_PAYLOAD_LEN, size)
+	})
+}
+
+func (n *netlink) isProtocol(number byte) {
+	n.meta(unix.NFT_META_L4PROTO)
+	n.compare(unix.NFT_CMP_EQ, number)
+}
+
+func (n *netlink) isKind(number byte) {
+	n.payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1)
+	n.compare(unix.NFT_CMP_EQ, number)
+}
+
+func (n *netlink) isPort(from, to uint16) {
+	n.payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, offsetPort, 2)
+	if from == to {
+		n.compare(unix.NFT_CMP_EQ, byte(from>>8), byte(from))
+		return
+	}
+	n.compare(unix.NFT_CMP_GTE, byte(from>>8), byte(from))
+	n.compare(unix.NFT_CMP_LTE, byte(to>>8), byte(to))
+}
+
+func (n *netlink) isLoopback4() {
+	const destination = 16 // in the header
+	n.meta(unix.NFT_META_NFPROTO)
+	n.compare(unix.NFT_CMP_EQ, unix.NFPROTO_IPV4)
+	n.payload(unix.NFT_PAYLOAD_NETWORK_HEADER, destination, 1)
+	n.compare(unix.NFT_CMP_EQ, 127)
+}
+
+func (n *netlink) isLoopback6() {
+	const destination = 24 // in the header
+	n.meta(unix.NFT_META_NFPROTO)
+	n.compare(unix.NFT_CMP_EQ, unix.NFPROTO_IPV6)
+	n.payload(unix.NFT_PAYLOAD_NETWORK_HEADER, destination, 16)
+	n.compare(unix.NFT_CMP_EQ, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)
+}
+
+func (n *netlink) verdict(code uint32) {
+	n.expression("immediate", func() {
+		n.number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)
+		n.nested(unix.NFTA_IMMEDIATE_DATA, func() {
+			n.nested(unix.NFTA_DATA_VERDICT, func() { n.number(unix.NFTA_VERDICT_CODE, code) })
+		})
+	})
+}
+
+func (n *netlink) redirect(port uint16) {
+	n.expression("immediate", func() {
+		n.number(unix.NFTA_IMMEDIATE_DREG, register)
+		n.nested(unix.NFTA_IMMEDIATE_DATA, func() { n.attr(unix.NFTA_DATA_VALUE, []byte{byte(port >> 8), byte(port)}) })
+	})
+	n.expression("redir", func() { n.number(unix.NFTA_REDIR_REG_PROTO_MIN, register) })
+}
+
+// gateSocket is a socket inside that the gate listens on.
+type gateSocket struct {
+	role   config.Role
+	family int
+	kind   int
+	port   uint16
+}
+
+// gateSockets are the sockets of a gate. Without IPv6 there are fewer.
+func gateSockets(g *spec.Gate, ipv6 bool) []gateSocket {
+	list := []gateSocket{{config.RoleMixed, unix.AF_INET, unix.SOCK_STREAM, spec.GateProxyPort}}
+	families := []int{unix.AF_INET}
+	if ipv6 {
+		families = append(families, unix.AF_INET6)
+	}
+	if !g.Transparent {
+		return list
+	}
+	for _, family := range families {
+		list = append(list,
+			gateSocket{config.RoleTCP, family, unix.SOCK_STREAM, spec.GateTCPPort},
+			gateSocket{config.RoleDNSTCP, family, unix.SOCK_STREAM, spec.GateDNSPort},
+			gateSocket{config.RoleDNSUDP, family, unix.SOCK_DGRAM, spec.GateDNSPort})
+	}
+	return list
+}

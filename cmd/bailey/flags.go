@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // request is what the arguments ask for.
@@ -95,7 +96,7 @@ var flags = []flag{
 	{"shell", "", "PATH", "the shell for -c and for bailey shell (default: bash, else sh)", hintProgram, func(r *request, v string) error { return setOnce(&r.shell, v) }},
 	{"login", "", "", "make it a login shell", hintNone, func(r *request, _ string) error { r.login = true; return nil }},
 	{"allow-read", "", "PATH", "let the command read this file or directory", hintPath, func(r *request, v string) error { return addExisting(&r.grants.Filesystem.AllowRead, v) }},
-	{"allow-write", "", "PATH", "let the command read and write it", hintPath, func(r *request, v string) error { return addExisting(&r.grants.Filesystem.AllowWrite, v) }},
+	{"allow-write", "", "PATH", "let the command read and write it", hintPath, addWritable},
 	{"deny-read", "", "PATH", "hide it", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.DenyRead, v) }},
 	{"deny-write", "", "PATH", "keep it from being changed, whatever else is granted", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.DenyWrite, v) }},
 	{"allow-network", "", "", "open the network to everything", hintNone, func(r *request, _ string) error { r.grants.Network.AllowedDomains = []string{"*"}; return nil }},
@@ -163,6 +164,15 @@ func addExisting(to *[]string, v string) error {
 		}
 	}
 	return addPath(to, v)
+}
+
+// addWritable also takes a protected name that does not exist: to be allowed to
+// make it is what it may be granted for.
+func addWritable(r *request, v string) error {
+	if spec.IsProtectedName(v) {
+		return addPath(&r.grants.Filesystem.AllowWrite, v)
+	}
+	return addExisting(&r.grants.Filesystem.AllowWrite, v)
 }
 
 func addVariable(r *request, v string) error {

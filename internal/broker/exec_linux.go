@@ -70,7 +70,7 @@ func (w *worker) exec(n *notification, dirfd, name, argv uint64, flags int) answ
 	if !w.listener.isValid(n.id) {
 		return refuse(unix.ESRCH)
 	}
-	if rule := w.rules.judge(reading, x.Real); rule != nil && w.rules.reads {
+	if rule := w.judge(reading, -1, x.Real); rule != nil && w.rules.reads {
 		// The first line of a script becomes arguments.
 		return w.denied(n, "exec", x.Real, rule)
 	}
@@ -126,7 +126,9 @@ func (w *worker) judgeLoaded(n *notification, x *program) command.Verdict {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	e := command.Exec{Path: name, Argv: argv}
-	e.Real, _ = w.realPath(fd)
+	if e.Real, errno = w.realPath(fd); errno == unix.ENAMETOOLONG {
+		return command.Verdict{Reason: "its path is too long to be judged"}
+	}
 	e.Same = w.execs.programs.same(w, fd, e.Real)
 	return w.execs.rules.Judge(e)
 }
@@ -167,7 +169,11 @@ func (w *worker) executable(n *notification, dirfd, name uint64, flags int) (*pr
 	if errno != 0 {
 		return nil, errno
 	}
-	x.Real, _ = w.realPath(x.fd) // a file without a name has none
+	// A file without a name has none; one whose name is too long cannot be judged.
+	if x.Real, errno = w.realPath(x.fd); errno == unix.ENAMETOOLONG {
+		_ = unix.Close(x.fd)
+		return nil, unix.EACCES
+	}
 	return x, 0
 }
 
@@ -252,7 +258,9 @@ func (w *worker) identifyProgram(x *program) (identity, unix.Errno) {
 		}
 		fd = next
 		in := command.Interpreter{Line: line}
-		in.Real, _ = w.realPath(fd)
+		if in.Real, errno = w.realPath(fd); errno == unix.ENAMETOOLONG {
+			return identity{}, unix.EACCES
+		}
 		in.Same = w.execs.programs.same(w, fd, in.Real)
 		x.Interpreters = append(x.Interpreters, in)
 	}

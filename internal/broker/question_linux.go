@@ -15,7 +15,7 @@ import (
 // that it refuses.
 func (w *worker) ask(n *notification, dirfd, name uint64) answer {
 	path, ok := w.asked(n, dirfd, name)
-	if ok && w.rules.inArea(path) && w.rules.judge(writing, path) != nil {
+	if ok && w.rules.inArea(path) && w.judge(writing, -1, path) != nil {
 		return refuse(unix.EACCES)
 	}
 	return refuse(unix.EPERM)

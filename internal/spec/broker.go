@@ -68,6 +68,9 @@ type Sockets struct {
 	All bool `json:"all,omitempty"`
 	// Allowed are patterns of paths.
 	Allowed []string `json:"allowed,omitempty"`
+	// Datagrams lets sockets for datagrams exist, under the same rules. Everything
+	// that is sent by sendmsg, also by streams, then costs a question.
+	Datagrams bool `json:"datagrams,omitempty"`
 }
 
 // broker collects what mounts cannot hold.
@@ -312,5 +315,5 @@ func (c *compiler) grantSockets() {
 
 // sockets says which unix sockets can be reached.
 func (c *compiler) sockets() Sockets {
-	return Sockets{All: isTrue(c.policy.Network.AllowAllUnixSockets), Allowed: c.socketPatterns}
+	return Sockets{All: isTrue(c.policy.Network.AllowAllUnixSockets), Allowed: c.socketPatterns, Datagrams: len(c.policy.Network.AllowUnixSockets) > 0}
 }

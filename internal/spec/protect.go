@@ -63,6 +63,15 @@ var protectedNames = []string{
 // policyNames are what Bailey looks for upwards from a working directory.
 var policyNames = []string{"bailey.json", "bailey.jsonc"}
 
+// IsProtectedName says whether a path ends like one that is protected although it
+// may not exist.
+func IsProtectedName(name string) bool {
+	ends := func(protected string) bool {
+		return Covers("/"+protected, "/"+name) || strings.HasSuffix("/"+name, "/"+protected)
+	}
+	return slices.ContainsFunc(protectedNames, ends) || strings.HasSuffix("/"+name, "/.git")
+}
+
 // protect finds everything that must stay as it is. What exists is held by a
 // mount; names that must not come into being are the broker's.
 func (c *compiler) protect() {

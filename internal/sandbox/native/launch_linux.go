@@ -413,7 +413,7 @@ func (l *launcher) terminal() {
 	}
 	l.call(unix.SYS_CLOSE, from(peer))
 
-	l.send(msg)
+	l.send(msg, 0)
 	l.call(unix.SYS_CLOSE, from(master))
 }
 
@@ -477,10 +477,9 @@ func (l *launcher) filter() {
 		options.Reads, options.Sockets, options.Execs = broker.Read, !broker.Sockets.All, broker.Commands != nil
 		options.Execs = options.Execs || broker.Read
 		options.Removes, options.Observe = broker.Strict, broker.Observe
+		options.Datagrams = options.Sockets && broker.Sockets.Datagrams
 	}
-	prog := seccomp.Assemble(seccomp.New(options))
-	l.keep = append(l.keep, prog)
-	fprog := l.ptr(unsafe.Pointer(&unix.SockFprog{Len: uint16(len(prog)), Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0]))}))
+	fprog := l.program(seccomp.New(options))
 	if broker == nil {
 		l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(0), fprog)
 		return
@@ -492,12 +491,26 @@ func (l *launcher) filter() {
 	l.keep = append(l.keep, msg)
 	l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(flags), fprog).out = uintptr(unsafe.Pointer(&msg.fd))
 	l.begin(WallSeccomp, "hand out the listener", "", "")
-	l.send(msg)
+	if !options.Datagrams {
+		l.send(msg, 0)
+		return
+	}
+	// Nobody can be asked about this message yet. What lets it through is taken
+	// back at once.
+	l.send(msg, seccomp.HandOut)
+	l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(0), l.program(seccomp.HandedOut()))
+}
+
+// program is a filter in the kernel's form.
+func (l *launcher) program(p seccomp.Profile) arg {
+	prog := seccomp.Assemble(p)
+	l.keep = append(l.keep, prog)
+	return l.ptr(unsafe.Pointer(&unix.SockFprog{Len: uint16(len(prog)), Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0]))}))
 }
 
 // send gives a descriptor to the launcher.
-func (l *launcher) send(msg *descriptorMessage) {
-	l.call(unix.SYS_SENDMSG, num(fdSocket), l.ptr(unsafe.Pointer(&msg.hdr)), num(0))
+func (l *launcher) send(msg *descriptorMessage, flags int) {
+	l.call(unix.SYS_SENDMSG, num(fdSocket), l.ptr(unsafe.Pointer(&msg.hdr)), num(flags))
 }
 
 func families(names []string) []uint32 {

@@ -332,17 +332,17 @@ func (w *worker) truncate(n *notification, name uint64, size int64) answer {
 	if errno != 0 {
 		return refuse(errno)
 	}
+	// Landlock would not keep the kernel from it, so it is never left to it, not
+	// even to find the same fault.
 	abs, errno := w.absolute(n, atCwd, text)
 	if errno != 0 {
-		return unjudged(errno)
+		return refuse(errno)
 	}
 	fd, errno := w.openInside(abs, 0)
 	if errno != 0 {
-		return unjudged(errno)
+		return refuse(errno)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// Landlock before interface 3 would not keep the kernel from it, so it is
-	// never left to it.
 	p, errno := w.realPath(fd)
 	if errno != 0 {
 		return refuse(errno)

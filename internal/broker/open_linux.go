@@ -19,7 +19,7 @@ func (w *worker) open(n *notification, dirfd, name uint64, flags int, mode uint3
 		return refuse(errno)
 	}
 	if flags&unix.O_ACCMODE == unix.O_RDONLY && flags&unix.O_TRUNC != 0 {
-		// Nobody means that, and Landlock before interface 3 would let it pass.
+		// Nobody means that, and Landlock would let it pass.
 		return refuse(unix.EACCES)
 	}
 	if w.rules.reads && flags&unix.O_ACCMODE == unix.O_RDONLY {

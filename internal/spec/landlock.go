@@ -15,9 +15,10 @@ func (c *compiler) landlock() {
 	l.ScopeAbstract, l.ScopeSignals = true, true
 	// The directories that only lead to mounts can be listed, and hold no files.
 	l.Rules = append(l.Rules, LandlockRule{Path: "/", List: true})
+	truncates := c.spec.Broker != nil && len(c.spec.Broker.Areas) > 0
 	for i := range c.spec.Mounts {
 		m := &c.spec.Mounts[i]
-		rule := LandlockRule{Path: m.Target, File: m.File, Read: true}
+		rule := LandlockRule{Path: m.Target, File: m.File, Read: true, Truncate: truncates}
 		switch {
 		case m.Kind == Bind || m.Kind == Private || m.Kind == Tmpfs:
 			rule.Write = m.access() > AccessRead

@@ -172,6 +172,11 @@ type LandlockRule struct {
 	Remove  bool   `json:"remove,omitempty"` // of Write only that
 	Execute bool   `json:"execute,omitempty"`
 	Device  bool   `json:"device,omitempty"` // ioctl on device nodes
+	// Truncate lets files be cut short by name, which is asked of the broker and
+	// never of the kernel. Landlock looks for this right whenever a file is
+	// opened, and where no rule grants it, goes on looking up to the root
+	// directory: a tenth of the time of a search through many files.
+	Truncate bool `json:"truncate,omitempty"`
 }
 
 // Seccomp chooses the system call filter. The list of refused calls is fixed

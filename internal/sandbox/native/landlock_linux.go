@@ -132,6 +132,9 @@ func rightsOf(r *spec.LandlockRule) uint64 {
 	if r.Device {
 		access |= rightsDevice
 	}
+	if r.Truncate {
+		access |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
 	if r.File {
 		access &= rightsOfFile
 	}

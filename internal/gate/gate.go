@@ -183,11 +183,12 @@ func (g *Gate) ServePacket(c *net.UDPConn) error {
 
 // Close ends every connection, and returns when all are ended.
 func (g *Gate) Close() {
-	g.cancel()
 	g.mu.Lock()
+	// The clients first: they are not to be told that their servers are gone.
 	for c := range g.open {
 		relay.Reset(c)
 	}
+	g.cancel()
 	g.mu.Unlock()
 	g.wait.Wait()
 }

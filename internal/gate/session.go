@@ -77,8 +77,8 @@ func (g *Gate) serve(c net.Conn, serve func(*session)) {
 	if total := s.limits.Total; total > 0 {
 		defer time.AfterFunc(total, func() {
 			s.expired.Store(true)
-			cancel()
 			relay.Reset(c)
+			cancel()
 		}).Stop()
 	}
 	serve(s)

@@ -28,6 +28,10 @@ func (b *Broker) Attend() {
 		return
 	}
 	b.attendant = &attendant{file: os.NewFile(uintptr(fd), "listener"), quiet: make(chan error, 1), broker: b}
+	if b.open() != nil {
+		b.Close()
+		return
+	}
 	b.users.Add(1)
 	go b.attendant.run()
 }
@@ -40,7 +44,7 @@ func (b *Broker) Attends() bool { return b.attendant != nil }
 func (a *attendant) run() {
 	defer a.broker.leave()
 	defer a.broker.Close()
-	if !a.wait() || a.broker.open() != nil {
+	if !a.wait() {
 		return
 	}
 	for {

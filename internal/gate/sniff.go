@@ -113,12 +113,13 @@ func nameOfLine(line []byte) speech {
 }
 
 // mayBeRequest says whether a line may be the first of a request: it begins with
-// a word and a blank, or is empty.
+// a word and a blank, or is empty. A blank is whatever some server splits lines
+// at; Python's does at 0x1c and 0x85.
 func mayBeRequest(line []byte) bool {
 	const longestWord = 32
 	for i, c := range line {
 		switch {
-		case c == ' ', c == '\t', c == '\r' && i == 0:
+		case c == ' ', c >= '\t' && c <= '\r', c >= 0x1c && c <= 0x1f, c == 0x85, c == 0xa0, c == 0xc2:
 			return true
 		case c <= ' ' || c >= 0x7f || i > longestWord:
 			return false

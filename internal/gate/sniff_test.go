@@ -73,6 +73,8 @@ func FuzzSniffLosesNothing(f *testing.F) {
 	f.Add([]byte("SSH-2.0-x\r\n"))
 	f.Add(rawHello(serverName("a.example")))
 	f.Add([]byte("\r\nGET\t/ http/1.1\n"))
+	f.Add([]byte("GET\r/ HTTP/1.1@"))
+	f.Add([]byte("GET\u0085/\u00a0HTTP/1.1\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := newWire(&spoken{Reader: bytes.NewReader(b)})
 		said, _, err := sniff(w)

@@ -203,7 +203,7 @@ func CheckName(name string) error {
 		c := name[i]
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		if !letter && (i == 0 || c != '-' && c != '_' && c != '.') {
-			return errors.New("the name of a sandbox has letters and digits, and after the first also - _ and .")
+			return errors.New("the name of a sandbox has letters and digits, and after the first also dots, dashes and underscores")
 		}
 	}
 	return nil

@@ -97,11 +97,37 @@ func (b *box) build(c *conn) error {
 	return err
 }
 
-// network records what the network gate tells.
+// network records what the network gate tells. Whose connection it was the gate
+// does not know, so that a denial is told to everybody who waits for a command,
+// once.
 func (b *box) network(e *event.Event) {
 	e.Sandbox = b.name
 	b.keeper.audit.Emit(e)
+	if e.Kind != event.Deny {
+		return
+	}
+	for _, line := range event.Summary([]event.Event{*e}) {
+		for _, c := range b.unaware(line) {
+			_ = c.send(tellNote, Note{line}) // it may be gone
+		}
+	}
 }
+
+// unaware are the clients that have not been told something. Now they have.
+func (b *box) unaware(line string) (list []*conn) {
+	b.keeper.mu.Lock()
+	defer b.keeper.mu.Unlock()
+	for _, c := range b.commands {
+		if c.conn != nil && !slices.Contains(c.told, line) && len(c.told) < maxTold {
+			c.told = append(c.told, line)
+			list = append(list, c.conn)
+		}
+	}
+	return list
+}
+
+// maxTold is as many lines as somebody would read.
+const maxTold = 20
 
 // count counts a user or a hold. The keeper's mutex is held.
 func (b *box) count(hold bool, n int) {
@@ -207,6 +233,7 @@ type command struct {
 	argv []string
 	pid  uint32 // inside
 	conn *conn  // of its client, or nil
+	told []string
 }
 
 // denied is a call that was refused, and the processes it comes from, up to the

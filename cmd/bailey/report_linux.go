@@ -36,8 +36,8 @@ func (r *report) denied(d broker.Denial) { r.deniedTo(d, broker.ProcessName(d.Pi
 
 // deniedTo is denied for a process whose name is known.
 func (r *report) deniedTo(d broker.Denial, process string) {
-	e := r.newEvent(d.Pid, process)
-	e.Op, e.Path, e.Argv, e.Rule, e.Where, e.Fix = event.Op(d.Op), d.Path, d.Argv, d.Why, d.Where, d.Fix
+	r.once.Do(r.begin)
+	e := d.Event(r.sandbox, process)
 	if strings.HasPrefix(d.Fix, "--") {
 		e.Fix = d.Fix + " " + plain.Word(r.short(d.Path))
 	}

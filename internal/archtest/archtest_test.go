@@ -50,6 +50,7 @@ var imported = []struct {
 	{"internal/command", []string{module + "/internal/spec", module + "/internal/sandbox", "golang.org/x/sys"}, "rules about commands are pure: who watches execs asks"},
 	{"internal/broker", []string{module + "/internal/policy", module + "/internal/sandbox"}, "nothing after the spec decides policy"},
 	{"internal/plain", []string{module + "/", "golang.org/x/sys"}, "every layer shows text to people, so what makes it harmless stands below all of them"},
+	{"internal/ready", []string{module + "/"}, "who waits for a descriptor need not know what it is"},
 	{"internal/wire", []string{module + "/"}, "what carries messages knows none of them"},
 	{"internal/trace", []string{module + "/"}, "every layer records its steps, so the trace stands below all of them"},
 	{"internal/sandbox/native", []string{module + "/internal/policy"}, "nothing after the spec decides policy"},

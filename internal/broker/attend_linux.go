@@ -1,10 +1,9 @@
 package broker
 
 import (
-	"errors"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/bailey-sandbox/bailey/internal/ready"
 )
 
 // attendant waits for the calls of a sandbox that is idle most of the time. It
@@ -22,12 +21,12 @@ const idle = 200
 // Attend answers calls until Close, in the place of Serve, on threads that exist
 // only while calls come.
 func (b *Broker) Attend() {
-	fd, err := unix.FcntlInt(uintptr(b.listener), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil || unix.SetNonblock(fd, true) != nil {
+	file, err := ready.Copy(int(b.listener))
+	if err != nil {
 		b.Close()
 		return
 	}
-	b.attendant = &attendant{file: os.NewFile(uintptr(fd), "listener"), quiet: make(chan error, 1), broker: b}
+	b.attendant = &attendant{file: file, quiet: make(chan error, 1), broker: b}
 	if b.open() != nil {
 		b.Close()
 		return
@@ -44,35 +43,15 @@ func (b *Broker) Attends() bool { return b.attendant != nil }
 func (a *attendant) run() {
 	defer a.broker.leave()
 	defer a.broker.Close()
-	if !a.wait() {
+	if !ready.Wait(a.file) {
 		return
 	}
 	for {
 		a.broker.startWorker()
-		if err := <-a.quiet; err != nil || !a.wait() {
+		if err := <-a.quiet; err != nil || !ready.Wait(a.file) {
 			return
 		}
 	}
-}
-
-// wait returns true when there is a call, and false when none can come any more.
-func (a *attendant) wait() (called bool) {
-	conn, err := a.file.SyscallConn()
-	if err != nil {
-		return false
-	}
-	err = conn.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		for {
-			_, err := unix.Poll(fds, 0)
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			called = err == nil && fds[0].Revents&unix.POLLIN != 0
-			return called || err != nil || fds[0].Revents != 0
-		}
-	})
-	return called && err == nil
 }
 
 // resume says that no worker is left, and why if that was a failure.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -56,6 +57,15 @@ type Denial struct {
 	Why   string   // the rule
 	Where string   // the place it was written at, if that is known
 	Fix   string   // the flag that would allow it, or what else would
+}
+
+// Event is the denial as it is recorded, of a sandbox and a process whose names
+// are known.
+func (d *Denial) Event(sandbox, process string) *event.Event {
+	e := event.New(event.Deny)
+	e.Sandbox, e.Pid, e.Process = sandbox, d.Pid, process
+	e.Op, e.Path, e.Argv, e.Rule, e.Where, e.Fix = event.Op(d.Op), d.Path, d.Argv, d.Why, d.Where, d.Fix
+	return e
 }
 
 // Options say who wants to know.

@@ -47,7 +47,7 @@ func readAbout(pid int, name string) string {
 		return ""
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var buf [512]byte
+	var buf [2048]byte
 	n, _ := unix.Read(fd, buf[:])
 	return string(buf[:max(n, 0)])
 }

@@ -230,13 +230,4 @@ func (w *worker) isHarmless(n *notification, path string) bool {
 	}, parts[len(parts)-1])
 }
 
-func readProc(n *notification, name string) string {
-	fd, err := unix.Open(procOf(n)+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var buf [2048]byte
-	size, _ := unix.Read(fd, buf[:])
-	return string(buf[:max(size, 0)])
-}
+func readProc(n *notification, name string) string { return readAbout(int(n.pid), name) }

@@ -38,6 +38,7 @@ func TestFirstBytesTellTheProtocol(t *testing.T) {
 		"GET / HTTP/1.1":                    speechHTTP1, // and then the end
 		"GET " + strings.Repeat("x", 10000): speechHTTP1, // to be refused
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n":  speechHTTP2,
+
 		"SSH-2.0-OpenSSH_9.2 Debian HTTP/1.1\r\n": speechSSH,
 		"EHLO me.example\r\n":                     speechOther,
 		"PING\r\n":                                speechOther,

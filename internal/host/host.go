@@ -118,13 +118,13 @@ func ParseMounts(r io.Reader) ([]spec.MountPoint, error) {
 		if _, after, ok := strings.Cut(" "+rest, " - "); ok {
 			kind, _, _ = strings.Cut(after, " ")
 		}
-		table = append(table, spec.MountPoint{Dev: fields[2], Root: unescape(fields[3]), Target: unescape(fields[4]), Type: kind})
+		table = append(table, spec.MountPoint{Dev: fields[2], Root: Unescape(fields[3]), Target: Unescape(fields[4]), Type: kind})
 	}
 	return table, nil
 }
 
-// unescape undoes the kernel's \ooo.
-func unescape(s string) string {
+// Unescape undoes the kernel's \ooo.
+func Unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
 	}

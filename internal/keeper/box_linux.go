@@ -13,7 +13,6 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
-	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -84,16 +83,7 @@ func (b *box) build(c *conn) error {
 		return errors.New("the plan is not the one that was announced; something changed meanwhile, try again")
 	}
 	b.spec = &p.Spec
-	program := ""
-	if b.spec.Gate != nil {
-		if program, err = gate.Program(); err != nil {
-			return err
-		}
-	}
-	b.resident, err = native.Open(b.spec, native.Options{Report: b.denied, Files: p.Files})
-	if err == nil {
-		sandbox.ServeGate(program, b.spec, b.resident, b.network)
-	}
+	b.resident, err = sandbox.OpenResident(b.spec, native.Options{Report: b.denied, Files: p.Files}, b.network)
 	return err
 }
 
@@ -271,9 +261,7 @@ func (b *box) deliver(to *conn, e denied) {
 	if to != nil && to.send(tellDenial, e.Denial) == nil {
 		return
 	}
-	v := event.New(event.Deny)
-	v.Sandbox, v.Pid, v.Process = b.name, e.Pid, e.Process
-	v.Op, v.Path, v.Argv, v.Rule, v.Where, v.Fix = event.Op(e.Op), e.Path, e.Argv, e.Why, e.Where, e.Fix
+	v := e.Event(b.name, e.Process)
 	b.keeper.audit.Emit(v)
 }
 
@@ -352,7 +340,7 @@ func (k *Keeper) run(c *conn, r *received) error {
 // complete fills in what a command gets from a sandbox that is known by name
 // only.
 func (b *box) complete(l *native.Launch, term string) {
-	l.Exec = b.spec.Programs(l.Argv[0], func(file string) bool { return unix.Access(file, unix.F_OK) == nil })
+	l.Exec = nil // found there
 	l.Dir = b.spec.Dir
 	l.Env = slices.Clone(b.spec.Env)
 	if term == "" {

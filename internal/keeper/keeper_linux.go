@@ -247,8 +247,7 @@ func (k *Keeper) hold(c *conn, r *received) error {
 	if err := c.send(tellStarted, nil); err != nil {
 		return nil
 	}
-	var buf [1]byte
-	_, _ = c.file.Read(buf[:]) // the client says nothing more, and then it is gone
+	<-c.watch()
 	return nil
 }
 

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 )
 
@@ -129,9 +129,9 @@ const fdListener = 3
 // start starts a keeper, unless another client was faster. The socket accepts
 // connections before the keeper runs. The place is of no use afterwards.
 func (p *place) start() error {
-	program, err := program()
-	if err != nil {
-		return err
+	program := host.Beside("baileyd")
+	if program == "" {
+		return errors.New("there is no program baileyd beside bailey: resident sandboxes need it; install it there")
 	}
 	if err := p.lock(); err != nil {
 		return err
@@ -176,17 +176,4 @@ func environment() []string {
 		}
 	}
 	return env
-}
-
-// program finds baileyd, which is installed beside bailey.
-func program() (string, error) {
-	self, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(filepath.Dir(self), "baileyd")
-	if err := unix.Access(file, unix.X_OK); err != nil {
-		return "", fmt.Errorf("%s: %w; resident sandboxes need it beside bailey", file, err)
-	}
-	return file, nil
 }

@@ -3,13 +3,10 @@ package sandbox
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
-
-	"golang.org/x/sys/unix"
+	"strings"
 
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -27,7 +24,7 @@ func openAuthority(caller *spec.Host) (*spec.Authority, error) {
 	dir := filepath.Join(StateHome(caller.Home), "bailey", "authority")
 	certificate := filepath.Join(dir, "authority.crt")
 	if _, err := os.Stat(certificate); err != nil {
-		if err := makeAuthority(dir); err != nil {
+		if err := gate.MakeAuthority(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -55,10 +52,11 @@ func openAuthority(caller *spec.Host) (*spec.Authority, error) {
 	return a, writeBundle(a.Bundle, append(append(bytes.TrimSpace(trusted), '\n'), own...))
 }
 
+// variable is the value of a variable, of several the last.
 func variable(environ []string, name string) (value string) {
 	for _, v := range environ {
-		if rest, ok := bytes.CutPrefix([]byte(v), []byte(name+"=")); ok {
-			value = string(rest)
+		if rest, ok := strings.CutPrefix(v, name+"="); ok {
+			value = rest
 		}
 	}
 	return value
@@ -76,36 +74,6 @@ func writeBundle(name string, data []byte) error {
 	}
 	if err := os.Rename(fresh, name); err != nil {
 		return errors.Join(err, os.Remove(fresh))
-	}
-	return nil
-}
-
-// makeAuthority leaves the making to the gate, which knows how to sign.
-func makeAuthority(dir string) error {
-	program, err := gate.Program()
-	if err != nil {
-		return err
-	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	n := null.Fd()
-	pid, err := syscall.ForkExec(program, []string{program, "authority", dir}, &syscall.ProcAttr{
-		Dir: "/", Env: os.Environ(), Files: []uintptr{n, n, os.Stderr.Fd()},
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", program, err)
-	}
-	var ws unix.WaitStatus
-	for {
-		if _, err := unix.Wait4(pid, &ws, 0, nil); err != unix.EINTR {
-			break
-		}
-	}
-	if !ws.Exited() || ws.ExitStatus() != 0 {
-		return errors.New("the certificate authority of the network gate could not be made in " + dir)
 	}
 	return nil
 }

@@ -27,23 +27,24 @@ func (m *Manager) Open() (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
+	r, err := OpenResident(s, native.Options{}, func(*event.Event) {})
+	if err != nil {
+		return nil, err
+	}
+	return &Box{s, r}, nil
+}
+
+// OpenResident makes a sandbox that stays. Its network gate starts when the first
+// connection wants it, for as long as the sandbox stands, and reports what it
+// does.
+func OpenResident(s *spec.Spec, o native.Options, report func(*event.Event)) (*native.Resident, error) {
 	program, err := gateProgram(s)
 	if err != nil {
 		return nil, err
 	}
-	r, err := native.Open(s, native.Options{})
-	if err != nil {
-		return nil, err
-	}
-	ServeGate(program, s, r, func(*event.Event) {})
-	return &Box{s, r}, nil
-}
-
-// ServeGate has the network gate of a resident sandbox started when the first
-// connection wants it, for as long as the sandbox stands.
-func ServeGate(program string, s *spec.Spec, r *native.Resident, report func(*event.Event)) {
-	if s.Gate == nil {
-		return
+	r, err := native.Open(s, o)
+	if err != nil || s.Gate == nil {
+		return r, err
 	}
 	g := gate.New(program, s.Gate.Config, r.Listeners, report)
 	go g.Wait()
@@ -51,6 +52,7 @@ func ServeGate(program string, s *spec.Spec, r *native.Resident, report func(*ev
 		<-r.Done()
 		g.Close()
 	}()
+	return r, nil
 }
 
 // Done is closed when nothing of the sandbox is left.
@@ -65,7 +67,7 @@ func (b *Box) Start(argv []string, streams [3]*os.File) (Running, error) {
 		return nil, err
 	}
 	job, err := b.resident.Start(native.Launch{
-		Exec: b.spec.Programs(argv[0], exists), Argv: argv, Env: b.spec.Env, Umask: -1, Streams: streams,
+		Argv: argv, Env: b.spec.Env, Umask: -1, Streams: streams,
 	})
 	if err != nil {
 		return nil, err
@@ -73,11 +75,6 @@ func (b *Box) Start(argv []string, streams [3]*os.File) (Running, error) {
 	r := &boxed{box: b, job: job}
 	r.limit = LimitTime(job.Signal, b.spec.TimeoutMillis)
 	return r, nil
-}
-
-// exists is without the allocation of os.Lstat.
-func exists(file string) bool {
-	return unix.Access(file, unix.F_OK) == nil
 }
 
 // boxed is a command in a Box.

@@ -40,13 +40,11 @@ func (c *compiler) needsGate(open bool) bool {
 	return len(n.AllowedDomains) > 0 || len(n.AllowedCIDRs) > 0 || n.DefaultAction != nil && *n.DefaultAction == "proxy"
 }
 
-func isSet(b *bool) bool { return b != nil && *b }
-
 // wantsLocal says whether services on the host's loopback can be reached. To name
 // ports is to want them.
 func (c *compiler) wantsLocal() bool {
 	n := &c.policy.Network
-	return isSet(n.AllowLocalOutbound) || n.AllowLocalOutbound == nil && len(n.AllowLocalOutboundPorts) > 0
+	return isTrue(n.AllowLocalOutbound) || n.AllowLocalOutbound == nil && len(n.AllowLocalOutboundPorts) > 0
 }
 
 // rulesMatter says whether rules change what a closed or open network does by
@@ -62,7 +60,7 @@ func (c *compiler) refuseNetwork() {
 	c.refuseIf(n.HTTPProxyPort != nil, "network.httpProxyPort", "", later, "remove it; network.upstreamProxy leads through a proxy of yours")
 	c.refuseIf(n.SOCKSProxyPort != nil, "network.socksProxyPort", "", later, "remove it; network.upstreamProxy leads through a proxy of yours")
 	c.refuseIf(n.DefaultAction != nil && *n.DefaultAction == "ask", "network.defaultAction", "ask", later, `use "deny"`)
-	c.refuseIf(isSet(n.AllowLocalBinding), "network.allowLocalBinding", "true", "ports of the sandbox cannot be reached from the host in this version", "remove it; inside, every port can be used")
+	c.refuseIf(isTrue(n.AllowLocalBinding), "network.allowLocalBinding", "true", "ports of the sandbox cannot be reached from the host in this version", "remove it; inside, every port can be used")
 	for i := range n.Rules {
 		r := &n.Rules[i]
 		key := "network.rules[" + strconv.Itoa(i) + "]"
@@ -89,7 +87,7 @@ func (c *compiler) gate() {
 		c.refuse("network", "", err.Error(), "")
 		return
 	}
-	c.spec.Gate = &Gate{Config: told, Unknown: found.unknown, Transparent: n.Transparent == nil || *n.Transparent, Must: isSet(n.Transparent)}
+	c.spec.Gate = &Gate{Config: told, Unknown: found.unknown, Transparent: n.Transparent == nil || *n.Transparent, Must: isTrue(n.Transparent)}
 	if c.wantsLocal() {
 		c.localOutbound()
 	}
@@ -142,7 +140,11 @@ func (f *foundGroups) Endpoints(group string) ([]grants.Endpoint, error) {
 
 // localOutbound lets the command reach services on the host's loopback.
 func (c *compiler) localOutbound() {
-	ports := localPorts(c.policy.Network.AllowLocalOutboundPorts)
+	list := c.policy.Network.AllowLocalOutboundPorts
+	ports, err := localPorts(list)
+	if err != nil {
+		c.refuse("network.allowLocalOutboundPorts", strings.Join(list, ", "), err.Error(), "")
+	}
 	g := c.spec.Gate
 	g.Local = ports
 	for _, host := range []string{"127.0.0.1", "::1"} {
@@ -152,26 +154,13 @@ func (c *compiler) localOutbound() {
 	}
 }
 
-// localPorts reads ports and ranges; none and "*" mean all. The gate's own are
-// not among them.
-func localPorts(list []string) []config.Ports {
-	all := []config.Ports{{From: 1, To: GateProxyPort - 1}, {From: GateDNSPort + 1, To: 65535}}
+// localPorts are the ports that are granted; none and "*" mean all. The gate's
+// own are not among them then.
+func localPorts(list []string) ([]config.Ports, error) {
 	if len(list) == 0 || slices.Contains(list, "*") {
-		return all
+		return []config.Ports{{From: 1, To: GateProxyPort - 1}, {From: GateDNSPort + 1, To: 65535}}, nil
 	}
-	var ports []config.Ports
-	for _, text := range list {
-		first, last, isRange := strings.Cut(text, "-")
-		if !isRange {
-			last = first
-		}
-		from, err1 := strconv.ParseUint(first, 10, 16)
-		to, err2 := strconv.ParseUint(last, 10, 16)
-		if err1 == nil && err2 == nil && from <= to { // the policy was checked
-			ports = append(ports, config.Ports{From: uint16(from), To: uint16(to)})
-		}
-	}
-	return ports
+	return grants.Ports(list)
 }
 
 // bundlePath is where the certificates are inside. The root directory is the

@@ -191,7 +191,7 @@ func (t *translation) rules() error {
 func (t *translation) rule(i int) error {
 	from := &t.policy.Network.Rules[i]
 	key := "network.rules[" + strconv.Itoa(i) + "]"
-	ports, err := parsePorts(from.Ports)
+	ports, err := Ports(from.Ports)
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
@@ -242,7 +242,8 @@ var defaultPorts = map[string][]config.Ports{
 	"tcp":   webPorts,
 }
 
-func parsePorts(list []string) ([]config.Ports, error) {
+// Ports reads ports and ranges; "*" means all.
+func Ports(list []string) ([]config.Ports, error) {
 	var out []config.Ports
 	for _, text := range list {
 		if text == "*" {

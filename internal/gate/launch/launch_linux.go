@@ -14,6 +14,8 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/ready"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 )
 
@@ -21,12 +23,10 @@ import (
 // installed, or in PATH for programs that embed Bailey.
 func Program() (string, error) {
 	const name = "bailey-gate"
-	self, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return "", err
+	if file := host.Beside(name); file != "" {
+		return file, nil
 	}
-	dirs := append([]string{filepath.Dir(self)}, filepath.SplitList(os.Getenv("PATH"))...)
-	for _, dir := range dirs {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if file := filepath.Join(dir, name); filepath.IsAbs(dir) && unix.Access(file, unix.X_OK) == nil {
 			return file, nil
 		}
@@ -118,9 +118,8 @@ func (g *Gate) Wait() {
 func copies(listeners []native.Listener) []*os.File {
 	var list []*os.File
 	for _, l := range listeners {
-		fd, err := unix.FcntlInt(l.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err == nil && unix.SetNonblock(fd, true) == nil {
-			list = append(list, os.NewFile(uintptr(fd), "listener"))
+		if f, err := ready.Copy(int(l.File.Fd())); err == nil {
+			list = append(list, f)
 		}
 	}
 	return list
@@ -131,7 +130,7 @@ func copies(listeners []native.Listener) []*os.File {
 func (g *Gate) waitForConnection() bool {
 	came := make(chan bool, len(g.waiting))
 	for _, f := range g.waiting {
-		go func() { came <- waitReadable(f) }()
+		go func() { came <- ready.Wait(f) }()
 	}
 	found := false
 	for range g.waiting {
@@ -147,21 +146,6 @@ func (g *Gate) stopWaiting() {
 	for _, f := range g.waiting {
 		_ = f.Close() // a second time it does nothing
 	}
-}
-
-func waitReadable(f *os.File) bool {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return false
-	}
-	ready := false
-	err = raw.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, 0)
-		ready = n > 0
-		return ready || err != nil && err != unix.EINTR
-	})
-	return ready && err == nil
 }
 
 // Descriptors of the gate.
@@ -292,15 +276,41 @@ func (g *Gate) Close() {
 	if g.events != nil {
 		_ = g.events.Close()
 	}
-	g.reap()
+	if g.pid > 0 {
+		wait(g.pid)
+	}
 }
 
-// reap collects the process.
-func (g *Gate) reap() {
-	for g.pid > 0 {
-		var ws unix.WaitStatus
-		if _, err := unix.Wait4(g.pid, &ws, 0, nil); err != unix.EINTR {
-			return
+// wait collects a process.
+func wait(pid int) (ws unix.WaitStatus) {
+	for {
+		if _, err := unix.Wait4(pid, &ws, 0, nil); err != unix.EINTR {
+			return ws
 		}
 	}
+}
+
+// MakeAuthority has the gate make its certificate authority: it knows how to
+// sign.
+func MakeAuthority(dir string) error {
+	program, err := Program()
+	if err != nil {
+		return err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	n := null.Fd()
+	pid, err := syscall.ForkExec(program, []string{program, "authority", dir}, &syscall.ProcAttr{
+		Dir: "/", Env: os.Environ(), Files: []uintptr{n, n, os.Stderr.Fd()},
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", program, err)
+	}
+	if ws := wait(pid); !ws.Exited() || ws.ExitStatus() != 0 {
+		return errors.New("the certificate authority of the network gate could not be made in " + dir)
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -86,7 +87,7 @@ func parseMounts(r io.Reader) ([]place, error) {
 			return nil, errors.New("mountinfo: a line without a number: " + line)
 		}
 		out = append(out, place{
-			id: id, dev: f[2], root: unescape(f[3]), target: unescape(f[4]), fs: b[0], options: b[2],
+			id: id, dev: f[2], root: host.Unescape(f[3]), target: host.Unescape(f[4]), fs: b[0], options: b[2],
 			writable: hasOption(f[5], "rw") && hasOption(b[2], "rw"),
 		})
 	}
@@ -100,23 +101,6 @@ func hasOption(list, name string) bool {
 		}
 	}
 	return false
-}
-
-// unescape undoes what the kernel does to spaces, tabs, line ends and backslashes:
-// a backslash and three octal digits.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // isVisible says whether a mount is what its path leads to. Another may cover it,

@@ -31,7 +31,7 @@ func (l *launcher) gateway() {
 		l.listen(s, msg.descriptor(i))
 	}
 	l.begin(WallNetwork, "hand out the gate's sockets", "", "")
-	l.call(unix.SYS_SENDMSG, num(fdSocket), l.ptr(unsafe.Pointer(&msg.hdr)), num(0))
+	l.send(msg, 0)
 	l.call(unix.SYS_CLOSE_RANGE, num(fdSpare), num(uint32(1<<32-1)), num(0))
 	if !g.Transparent {
 		return
@@ -53,20 +53,16 @@ func (l *launcher) listen(s gateSocket, fd *uintptr) {
 	if s.family == unix.AF_INET {
 		addr := (*unix.RawSockaddrInet4)(l.alloc(unix.SizeofSockaddrInet4))
 		*addr = unix.RawSockaddrInet4{Family: unix.AF_INET, Port: swapped(s.port), Addr: [4]byte{127, 0, 0, 1}}
-		l.call(unix.SYS_BIND, from32(fd), l.ptr(unsafe.Pointer(addr)), num(unix.SizeofSockaddrInet4))
+		l.call(unix.SYS_BIND, from(fd), l.ptr(unsafe.Pointer(addr)), num(unix.SizeofSockaddrInet4))
 	} else {
 		addr := (*unix.RawSockaddrInet6)(l.alloc(unix.SizeofSockaddrInet6))
 		*addr = unix.RawSockaddrInet6{Family: unix.AF_INET6, Port: swapped(s.port), Addr: [16]byte{15: 1}}
-		l.call(unix.SYS_BIND, from32(fd), l.ptr(unsafe.Pointer(addr)), num(unix.SizeofSockaddrInet6))
+		l.call(unix.SYS_BIND, from(fd), l.ptr(unsafe.Pointer(addr)), num(unix.SizeofSockaddrInet6))
 	}
 	if s.kind == unix.SOCK_STREAM {
-		l.call(unix.SYS_LISTEN, from32(fd), num(unix.SOMAXCONN))
+		l.call(unix.SYS_LISTEN, from(fd), num(unix.SOMAXCONN))
 	}
 }
-
-// from32 is from for a descriptor in a list of 32-bit numbers. The one behind it
-// is zero until the next call has filled it in, so all 64 bits can be read.
-func from32(fd *uintptr) arg { return from(fd) }
 
 func swapped(port uint16) uint16 { return port<<8 | port>>8 }
 
@@ -124,35 +120,6 @@ func count(messages []byte) (n int) {
 	}
 	return n
 }
-
-// rightsMessage is a message of one byte that carries descriptors, laid out so
-// that the child can fill in their numbers.
-type rightsMessage struct {
-	hdr  unix.Msghdr
-	iov  unix.Iovec
-	data byte
-	cmsg unix.Cmsghdr
-	fds  [maxGateSockets + 2]int32 // the last call writes eight bytes
-}
-
-const maxGateSockets = 8
-
-func newRightsMessage(n int) *rightsMessage {
-	m := new(rightsMessage)
-	m.iov.Base = &m.data
-	m.iov.SetLen(1)
-	m.hdr.Iov = &m.iov
-	m.hdr.SetIovlen(1)
-	m.hdr.Control = (*byte)(unsafe.Pointer(&m.cmsg))
-	m.hdr.SetControllen(unix.CmsgSpace(4 * n))
-	m.cmsg.Level = unix.SOL_SOCKET
-	m.cmsg.Type = unix.SCM_RIGHTS
-	m.cmsg.SetLen(unix.CmsgLen(4 * n))
-	return m
-}
-
-// descriptor is where the number of a descriptor goes, in order.
-func (m *rightsMessage) descriptor(i int) *uintptr { return (*uintptr)(unsafe.Pointer(&m.fds[i])) }
 
 // receiveListeners takes the gate's sockets.
 func receiveListeners(sock int, sockets []gateSocket) []Listener {

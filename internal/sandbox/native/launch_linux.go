@@ -394,10 +394,10 @@ func (l *launcher) terminal() {
 		return
 	}
 	l.begin(WallTerminal, "open a terminal", "/dev/pts/ptmx", "")
-	msg := newDescriptorMessage()
+	msg := newRightsMessage(1)
 	l.keep = append(l.keep, msg)
-	master := cell(&msg.fd)
-	l.call(unix.SYS_OPENAT, num(unix.AT_FDCWD), l.str("/dev/pts/ptmx"), num(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC), num(0)).out = uintptr(unsafe.Pointer(&msg.fd))
+	master := cell(msg.descriptor(0))
+	l.call(unix.SYS_OPENAT, num(unix.AT_FDCWD), l.str("/dev/pts/ptmx"), num(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC), num(0)).out = uintptr(unsafe.Pointer(msg.descriptor(0)))
 	l.call(unix.SYS_IOCTL, from(master), num(unix.TIOCSPTLCK), l.ptr(unsafe.Pointer(new(int32))))
 	if l.tty.Termios != nil {
 		l.call(unix.SYS_IOCTL, from(master), num(unix.TCSETS), l.ptr(unsafe.Pointer(l.tty.Termios)))
@@ -487,9 +487,9 @@ func (l *launcher) filter() {
 	// A call that was taken by the broker is not interrupted by signals, or it
 	// would be performed twice.
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-	msg := newDescriptorMessage()
+	msg := newRightsMessage(1)
 	l.keep = append(l.keep, msg)
-	l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(flags), fprog).out = uintptr(unsafe.Pointer(&msg.fd))
+	l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(flags), fprog).out = uintptr(unsafe.Pointer(msg.descriptor(0)))
 	l.begin(WallSeccomp, "hand out the listener", "", "")
 	if !options.Datagrams {
 		l.send(msg, 0)
@@ -508,8 +508,8 @@ func (l *launcher) program(p seccomp.Profile) arg {
 	return l.ptr(unsafe.Pointer(&unix.SockFprog{Len: uint16(len(prog)), Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0]))}))
 }
 
-// send gives a descriptor to the launcher.
-func (l *launcher) send(msg *descriptorMessage, flags int) {
+// send gives descriptors to the launcher.
+func (l *launcher) send(msg *rightsMessage, flags int) {
 	l.call(unix.SYS_SENDMSG, num(fdSocket), l.ptr(unsafe.Pointer(&msg.hdr)), num(flags))
 }
 

@@ -40,7 +40,8 @@ type Resident struct {
 
 // Launch is a command for a Resident.
 type Launch struct {
-	// Exec lists the files to try as the program, in order.
+	// Exec lists the files to try as the program, in order; if it is nil, they are
+	// found by the PATH of the Spec.
 	Exec, Argv, Env []string
 	// Dir is the working directory inside; that of the Spec if empty.
 	Dir string
@@ -194,6 +195,9 @@ func (r *Resident) end() {
 func (r *Resident) Start(l Launch) (*Job, error) {
 	if _, err := checkStreams(r.spec, l.Streams, r.abi); err != nil {
 		return nil, err
+	}
+	if l.Exec == nil {
+		l.Exec = r.spec.Programs(l.Argv[0], func(file string) bool { return unix.Access(file, unix.F_OK) == nil })
 	}
 	j := &Job{resident: r, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if l.Terminal != nil {

@@ -27,29 +27,35 @@ func (t *Terminal) stream() int {
 	return -1
 }
 
-// descriptorMessage is a message of one byte that carries a descriptor, laid
-// out so that the child can fill in its number.
-type descriptorMessage struct {
+// rightsMessage is a message of one byte that carries descriptors, laid out so
+// that the child can fill in their numbers.
+type rightsMessage struct {
 	hdr  unix.Msghdr
 	iov  unix.Iovec
-	cmsg unix.Cmsghdr
-	fd   uintptr // the kernel reads the low half, which comes first
 	data byte
+	cmsg unix.Cmsghdr
+	fds  [maxGateSockets + 2]int32 // the last call writes eight bytes
 }
 
-func newDescriptorMessage() *descriptorMessage {
-	m := new(descriptorMessage)
+const maxGateSockets = 8
+
+func newRightsMessage(n int) *rightsMessage {
+	m := new(rightsMessage)
 	m.iov.Base = &m.data
 	m.iov.SetLen(1)
 	m.hdr.Iov = &m.iov
 	m.hdr.SetIovlen(1)
 	m.hdr.Control = (*byte)(unsafe.Pointer(&m.cmsg))
-	m.hdr.SetControllen(unix.CmsgSpace(4))
+	m.hdr.SetControllen(unix.CmsgSpace(4 * n))
 	m.cmsg.Level = unix.SOL_SOCKET
 	m.cmsg.Type = unix.SCM_RIGHTS
-	m.cmsg.SetLen(unix.CmsgLen(4))
+	m.cmsg.SetLen(unix.CmsgLen(4 * n))
 	return m
 }
+
+// descriptor is where the number of a descriptor goes, in order. Of the 64 bits
+// the upper half is that of the next one, which is zero until that is there.
+func (m *rightsMessage) descriptor(i int) *uintptr { return (*uintptr)(unsafe.Pointer(&m.fds[i])) }
 
 // receiveDescriptor takes the descriptor the child sent, or -1 if it never did.
 func receiveDescriptor(sock int) int {

@@ -184,7 +184,10 @@ func (w *worker) failsInArea(abs string) bool {
 		}
 		real, errno := w.realPath(dir)
 		_ = unix.Close(dir)
-		return errno == 0 && w.rules.inArea(real)
+		if errno != 0 {
+			continue // it was there only for a moment: what counts is where
+		}
+		return w.rules.inArea(real)
 	}
 	return false
 }

@@ -25,6 +25,11 @@ import (
 // look for in four files of /proc and /sys: another three percent. Package
 // syscall raises the limit again before anything of this program runs.
 
+// And once the runtime runs, before anything calls deep, the stack is made as
+// large as a launch needs. It would double three times else, each time from
+// deeper down: the runtime looks up every function on it in tables that nothing
+// else reads, and each of their pages is a fault.
+
 // slack is the caller's own timer slack, or 0 if the program began elsewhere.
 // Commands get it back.
 var slack uint64
@@ -40,6 +45,8 @@ func entry()
 
 var _ = entry
 
+func growStack()
+
 // useProcessors lets the runtime run as many threads at once as answer calls. A
 // thread that waits in the kernel counts as running until the runtime notices,
 // which the timer slack makes late, so there are some more than processors.
@@ -53,7 +60,9 @@ func init() {
 	if oneProcessor != 0 {
 		_ = syscall.Unsetenv("GOMAXPROCS") // fails only for an empty name
 	}
-	isOwnProgram = slack != 0
+	if isOwnProgram = slack != 0; isOwnProgram {
+		growStack()
+	}
 	if fileLimit.Max != 0 {
 		// Of package syscall, which then forgets the limit that it found.
 		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &fileLimit)

@@ -47,6 +47,11 @@ type Config struct {
 	// Env is what the environment allow-list chooses from, as "NAME=value"; the
 	// program's own environment if nil.
 	Env []string
+	// Ask is called when a command wants to reach a host about which the policy
+	// says "ask"; nil denies. It is called from several goroutines at once if
+	// there are several questions, but once only for a host, and when its context
+	// ends nobody waits for the answer any more.
+	Ask func(ctx context.Context, q Question) Answer
 	// Binary is the bailey executable for WrapCommand. If empty it is looked
 	// for beside the running program and in PATH.
 	Binary string
@@ -74,16 +79,23 @@ func New(c Config) *Manager {
 // Initialize reads the policy and looks at the machine. It starts no process
 // and opens no connection.
 func (m *Manager) Initialize() error {
-	c := sandbox.Config{Dir: m.config.Dir, Settings: m.config.Settings, Preset: m.config.Preset, Environ: m.config.Env}
-	if m.config.Policy != "" {
-		c.Policy = []string{m.config.Policy}
-	}
-	core := sandbox.New(c)
+	core := sandbox.New(m.config.core())
 	if err := core.Initialize(); err != nil {
 		return fmt.Errorf("bailey: %w", err)
 	}
 	m.m = core
 	return nil
+}
+
+func (c *Config) core() sandbox.Config {
+	core := sandbox.Config{Dir: c.Dir, Settings: c.Settings, Preset: c.Preset, Environ: c.Env}
+	if c.Policy != "" {
+		core.Policy = []string{c.Policy}
+	}
+	if c.Ask != nil {
+		core.Ask = askWith(c.Ask)
+	}
+	return core
 }
 
 // Wrapped is a command line that runs a command in the sandbox.
@@ -187,7 +199,7 @@ func (m *Manager) start(argv []string, streams [3]*os.File) (sandbox.Running, er
 	if m.closed {
 		return nil, errCleanedUp
 	}
-	r, err := sandbox.Launch(s, streams)
+	r, err := m.m.Launch(s, streams)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // Box is a sandbox that stays. Commands in it see each other's processes and
 // private files, such as those in /tmp, and what one leaves running goes on. A
 // command costs what it costs outside: the walls stand already. The policy is
-// the one of the moment in which the Box was opened.
+// the one of the moment in which the Box was opened, but see UpdateNetwork.
 type Box struct {
 	manager *Manager
 	box     *sandbox.Box
@@ -49,6 +49,28 @@ func (b *Box) CommandContext(ctx context.Context, name string, args ...string) *
 		panic("bailey: nil context")
 	}
 	return &Cmd{Args: append([]string{name}, args...), ctx: ctx, launch: b.box.Start, forget: func(sandbox.Running) {}}
+}
+
+// UpdateNetwork changes which hosts commands in the Box may reach: connections
+// that are made from now on see the network rules of the given policy, in JSON
+// with comments, or if it is empty those that the Manager's own policy has now.
+// Connections that stand go on. In everything else the policy must be the one
+// that the Box was opened with; if it is not, or if it is no policy, nothing
+// changes. Limits on the number of connections stay as they were.
+func (b *Box) UpdateNetwork(policy string) error {
+	c := b.manager.config
+	if policy != "" {
+		c.Policy, c.Settings, c.Preset = policy, "", ""
+	}
+	m := sandbox.New(c.core())
+	err := m.Initialize()
+	if err == nil {
+		err = b.box.UpdateNetwork(m)
+	}
+	if err != nil {
+		return fmt.Errorf("bailey: %w", err)
+	}
+	return nil
 }
 
 // Done is closed when the Box has ended.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -58,9 +59,18 @@ func (s *State) Success() bool { return s.s.Code == 0 }
 // TimedOut reports whether the policy's timeout ended the command.
 func (s *State) TimedOut() bool { return s.s.TimedOut }
 
+// LimitsMet names the limits of the policy that were met while the command ran:
+// memory if processes were killed for want of it, pids if some were not started,
+// disk if no space was left at the end. In a Box they may have been met by other
+// commands.
+func (s *State) LimitsMet() []string { return slices.Clone(s.s.Met) }
+
 func (s *State) String() string {
 	if s.s.TimedOut {
 		return "timed out"
+	}
+	if s.s.Signal != 0 && len(s.s.Met) > 0 {
+		return "signal: " + syscall.Signal(s.s.Signal).String() + " (limit met: " + strings.Join(s.s.Met, ", ") + ")"
 	}
 	if s.s.Signal != 0 {
 		return "signal: " + syscall.Signal(s.s.Signal).String()

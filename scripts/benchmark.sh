@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Times commands unsandboxed, under bubblewrap and under Bailey, interleaved.
+# Times commands unsandboxed and sandboxed, interleaved; see docs/benchmarking.md.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,32 +10,43 @@ Usage: scripts/benchmark.sh [OPTION]...
 
 Every round runs each variant of each workload once with "hyperfine -N", in
 rotating order, so that a change of the machine's speed meets all of them.
-Writes all samples as JSON and a table as Markdown, named by system,
-architecture and time.
+Writes all samples as JSON, tables as Markdown and plots as HTML, named by
+system, architecture and time.
 
   -b, --binary PATH   the bailey to measure (default: built from this tree)
   -o, --output DIR    where the reports go (default: ./benchmarks)
   -n, --runs N        rounds (default: 30)
   -q, --quick         5 rounds
+      --network       measure programs that use the network instead, with a
+                      server on this machine
+      --peers         measure every other sandbox that is installed, too
+      --against PATH  measure another build of bailey in the same rounds, as the
+                      variant "previous"; "bailey bench compare" tells them apart
       --broker        measure what the broker decides instead: files made, a
                       tree of 100,000 files, with and without patterns, and
                       programs executed under rules
       --resident      measure sandboxes that stay instead: commands in one
                       against commands outside, and memory
+      --gate          measure three commands and nothing else: enough for
+                      --against to tell whether launches became slower
       --user NAME     as root: measure as this user
   -h, --help          this text
 TEXT
 }
 
-binary='' output=benchmarks runs=30 user='' broker='' resident=''
+binary='' output=benchmarks runs=30 user='' kind=all with_peers='' against=''
 while [ $# -gt 0 ]; do
   case "$1" in
     -b | --binary) binary=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
     -o | --output) output=${2:?$1 needs a directory} && shift 2 ;;
     -n | --runs) runs=${2:?$1 needs a number} && shift 2 ;;
     -q | --quick) runs=5 && shift ;;
-    --broker) broker=1 && shift ;;
-    --resident) resident=1 && shift ;;
+    --network) kind=network && shift ;;
+    --broker) kind=broker && shift ;;
+    --resident) kind=resident && shift ;;
+    --gate) kind=gate && shift ;;
+    --peers) with_peers=1 && shift ;;
+    --against) against=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
     --user) user=${2:?$1 needs a name} && shift 2 ;;
     -h | --help) usage && exit ;;
     *) usage >&2 && exit 2 ;;
@@ -46,24 +57,33 @@ command -v hyperfine >/dev/null || die 'hyperfine is missing: apt-get install hy
 
 # The workloads live in the repository: /tmp is private to each sandbox.
 work=$root/benchmarks/work.$$
+if [[ $root == /tmp/* ]] || [ ! -w "$root" ]; then work=$HOME/.cache/bailey-benchmark.$$; fi
 rounds=$work/rounds
 as=()
+server=''
 
 prepare() {
-  [[ $root != /tmp/* ]] || die "$root: the sandboxes have a /tmp of their own; clone the repository elsewhere"
   mkdir -p "$output" "$work/bin" "$rounds"
   output=$(realpath "$output")
-  trap 'rm -rf "$work"' EXIT
+  trap clean EXIT
   trap 'exit 130' INT TERM
+  (cd "$root" && CGO_ENABLED=0 go build -o "$work/bin/" ./internal/bench/harness ./internal/bench/resident)
   if [ -z "$binary" ]; then
     build_commands "$work/bin"
     binary=$work/bin/bailey
   fi
   become
   "${as[@]}" test -x "$binary" || die "$binary cannot be executed as $("${as[@]}" id -un)"
+  [ -z "$against" ] || "${as[@]}" test -x "$against" || die "$against cannot be executed as $("${as[@]}" id -un)"
   install -m 666 /dev/null "$work/export" # hyperfine runs as the user
-  if [ -n "$broker" ]; then make_tree "$work/project"; else make_project "$work/project"; fi
-  cd "$work/project"
+  install -m 666 /dev/null "$rounds/launches"
+  : >"$rounds/memory"
+}
+
+clean() {
+  [ -z "$server" ] || kill "$server" 2>/dev/null || true
+  "${as[@]}" "$binary" box stop bench >/dev/null 2>&1 || true
+  rm -rf "$work"
 }
 
 # become sets the prefix of everything measured. Every variant starts from the
@@ -80,8 +100,49 @@ become() {
   as+=(env -i HOME="$(getent passwd "$name" | cut -d: -f6)" USER="$name" LOGNAME="$name" PATH="$path" LANG=C.UTF-8)
 }
 
+# own DIR gives what was made to whoever is measured.
+own() { [ -z "$user" ] || chown -R "$user:" "$1"; }
+
+# make_files COUNT DIR makes so many small files, forty in a directory.
+make_files() {
+  python3 - "$1" "$2" <<'CODE'
+import os, sys
+count, top = int(sys.argv[1]), sys.argv[2]
+for n in range(count):
+    directory = f"{top}/{n // 2000}/{n // 40 % 50}"
+    if n % 40 == 0:
+        os.makedirs(directory)
+    with open(f"{directory}/{n % 40}.txt", "w") as f:
+        f.write(f"line of file {n // 2000} {n % 40}\n" * 5)
+CODE
+}
+
+commit_all() {
+  git -C "$1" init -q
+  git -C "$1" -c core.fsync=none add .
+  git -C "$1" -c user.name=bench -c user.email=bench@localhost commit -qm 'files to look at'
+}
+
+# make_scripts DIR COUNT writes what the workloads run.
+# shellcheck disable=SC2016 # the scripts expand it
+make_scripts() {
+  printf 'i=0\nwhile [ $i -lt %s ]; do /bin/true; i=$((i+1)); done\n' "$2" >"$1/spawn.sh"
+  printf 'i=0\nwhile [ $i -lt 10 ]; do git status --porcelain; i=$((i+1)); done\n' >"$1/statuses.sh"
+  cat >"$1/create.py" <<'CODE'
+import os, sys
+count = int(sys.argv[1])
+os.mkdir("made")
+for i in range(count):
+    fd = os.open(f"made/{i}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
+    os.write(fd, b"x" * 100)
+    os.close(fd)
+for i in range(count):
+    os.unlink(f"made/{i}")
+os.rmdir("made")
+CODE
+}
+
 # make_project DIR makes a small repository with something to find in it.
-# shellcheck disable=SC2016 # spawn.sh expands it
 make_project() {
   local directory file
   for directory in {1..20}; do
@@ -90,45 +151,20 @@ make_project() {
       printf 'line %s of file %s\nneedle\n' {1..50} "$directory/$file" >"$1/src/$directory/$file.txt"
     done
   done
-  printf 'i=0\nwhile [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done\n' >"$1/spawn.sh"
-  git -C "$1" init -q
-  git -C "$1" add .
-  git -C "$1" -c user.name=bench -c user.email=bench@localhost commit -qm 'files to look at'
-  [ -z "$user" ] || chown -R "$user:" "$1"
+  make_scripts "$1" 1000
+  python3 -c 'import json; print(json.dumps({"filesystem": {"denyRead": [f"/srv/data-{n}/secret" for n in range(500)]}}))' >"$1/denials.jsonc"
+  commit_all "$1"
+  own "$1"
 }
 
-# make_tree DIR makes a repository of 100,000 files, and scripts that make files
-# and execute programs.
-# shellcheck disable=SC2016 # spawn.sh expands it
+# make_tree DIR makes a repository of 100,000 files.
 make_tree() {
-  mkdir -p "$1/tree"
-  python3 - "$1/tree" <<'CODE'
-import os, sys
-for a in range(50):
-    for b in range(50):
-        directory = f"{sys.argv[1]}/{a}/{b}"
-        os.makedirs(directory)
-        for c in range(40):
-            with open(f"{directory}/{c}.txt", "w") as f:
-                f.write(f"line of file {a} {c}\n" * 5)
-CODE
-  cat >"$1/create.py" <<'CODE'
-import os
-os.mkdir("made")
-for i in range(20000):
-    fd = os.open(f"made/{i}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
-    os.write(fd, b"x" * 100)
-    os.close(fd)
-for i in range(20000):
-    os.unlink(f"made/{i}")
-os.rmdir("made")
-CODE
-  printf 'i=0\nwhile [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done\n' >"$1/spawn.sh"
+  mkdir -p "$1"
+  make_files 100000 "$1/tree"
+  make_scripts "$1" 300
   printf '{"command": {"deny": ["git push"]}}\n' >"$1/rules.jsonc"
-  git -C "$1" init -q
-  git -C "$1" -c core.fsync=none add tree
-  git -C "$1" -c user.name=bench -c user.email=bench@localhost commit -qm 'files to look at'
-  [ -z "$user" ] || chown -R "$user:" "$1"
+  commit_all "$1"
+  own "$1"
 }
 
 # program NAME prints the path of the real program, past the shims of version
@@ -142,34 +178,99 @@ program() {
   esac
 }
 
-# measure ROUND WORKLOAD PROGRAM [ARGUMENTS], the arguments as one quoted string.
-# Round 0 warms the caches and is not kept.
+# peer NAME COMMAND prints how another sandbox runs a command with about the same
+# walls: files read-only but for the directory, no network.
+peer() {
+  local here=$PWD
+  case "$1" in
+    bwrap) printf '%s' "bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --bind $here $here $2" ;;
+    firejail) printf '%s' "firejail --quiet --noprofile --net=none --private-tmp $2" ;;
+    runsc) printf '%s' "runsc --rootless --network=none do $2" ;;
+    docker) printf '%s' "docker run --rm --network none --read-only -v / -v $here:$here -w $here ${BENCH_IMAGE:-debian:12-slim} $2" ;;
+    fence | greywall) printf '%s' "$1 -- $2" ;;
+    srt) printf '%s' "srt $2" ;;
+    landrun) printf '%s' "landrun --rox /usr --rox /bin --ro /etc --ro /lib --ro /lib64 --ro /dev --rw $here $2" ;;
+    sandlock) printf '%s' "sandlock run -r / -w $here -- $2" ;;
+  esac
+}
+
+# The other sandboxes that are measured: those that are installed and start.
+peers=()
+declare -A absent=()
+find_peers() {
+  local name names=(bwrap)
+  [ -z "$with_peers" ] || names=(bwrap firejail runsc docker fence greywall srt landrun sandlock)
+  for name in "${names[@]}"; do
+    if ! program "$name" >/dev/null; then
+      absent[$name]='not installed'
+    elif ! (cd "$work/project" && "${as[@]}" timeout 60 bash -c "$(peer "$name" /bin/true)") >"$work/errors" 2>&1; then
+      absent[$name]="did not start: $(head -c 200 "$work/errors" | head -n 1 | tr -d '=')"
+    else
+      peers+=("$name")
+    fi
+  done
+}
+
+# about WORKLOAD NAME VALUE
+about() { printf '%s=%s\n' "$2" "$3" >>"$rounds/$1/about"; }
+
+# describe WORKLOAD CATEGORY COMMAND says once what a workload is.
+describe() {
+  mkdir "$rounds/$1"
+  about "$1" category "$2"
+  about "$1" command "$3"
+  local name
+  for name in "${!absent[@]}"; do about "$1" "absent.$name" "${absent[$name]}"; done
+}
+
+# Variants besides those that every workload has, as "NAME FLAGS" of bailey.
+extra=()
+
+# measure ROUND CATEGORY/WORKLOAD PROGRAM [ARGUMENTS], the arguments as one quoted
+# string. Round 0 warms the caches and is not kept.
 measure() {
-  local round=$1 dir=$rounds/$2 path
-  mkdir -p "$dir"
-  path=$(program "$3") || { printf '%s\n' "$3" >"$dir/missing" && return; }
-  local command="'$path' ${4:-}" variants=() i
+  local round=$1 category=${2%%/*} name=${2#*/} path
+  local dir=$rounds/$name
+  if ! path=$(program "$3"); then
+    [ -d "$dir" ] || { describe "$name" "$category" '' && about "$name" missing "$3 is not installed"; }
+    return
+  fi
+  local command="'$path' ${4:-}" variants=() entry i
+  [ -d "$dir" ] || describe "$name" "$category" "$command"
   variants+=(unsandboxed "$command")
   variants+=(bailey "'$binary' -- $command")
-  if [ -n "$broker" ]; then
-    variants+=(patterns "'$binary' $patterns -- $command")
-    variants+=(rules "'$binary' -s rules.jsonc -- $command")
-  elif [ -n "$bwrap" ]; then
-    variants+=(bwrap "'$bwrap' --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp $command")
-  fi
+  [ -z "$against" ] || variants+=(previous "'$against' -- $command")
+  for entry in "${extra[@]}"; do variants+=("${entry%% *}" "'$binary' ${entry#* } -- $command"); done
+  for entry in "${peers[@]}"; do variants+=("$entry" "$(peer "$entry" "$command")"); done
   local count=$((${#variants[@]} / 2)) arguments=()
   for ((i = 0; i < count; i++)); do
     local at=$((2 * ((i + round) % count)))
     arguments+=(-n "${variants[at]}" "${variants[at + 1]}")
   done
   "${as[@]}" hyperfine -N --runs 1 --style none --export-json "$work/export" "${arguments[@]}" \
-    2>"$work/errors" || { cat "$work/errors" >&2 && die "$2: a variant failed"; }
+    2>"$work/errors" || { cat "$work/errors" >&2 && die "$name: a variant failed"; }
   [ "$round" = 0 ] || cp "$work/export" "$dir/$(printf %05d "$round").json"
 }
 
-# pss VARIANT COMMAND... adds up the memory of everything a sandbox runs besides
+# calls WORKLOAD COUNT SCRIPT PROGRAM says how many programs one sample of a
+# workload executes, once somebody else has counted them.
+calls() {
+  ! grep -q '^calls=' "$rounds/$1/about" || return 0
+  if program strace >/dev/null; then
+    install -m 666 /dev/null "$work/execs"
+    "${as[@]}" strace -f -qq -e trace=execve -e signal=none -o "$work/execs" "$binary" -- sh "$3" >/dev/null
+    local counted
+    counted=$(grep -c "execve(\"$4\"" "$work/execs") || true
+    [ "$counted" = "$2" ] || die "$1: strace counts $counted executions of $4, not $2"
+  else
+    printf '%s: strace is not installed, nobody has counted the %s executions\n' "$1" "$2" >&2
+  fi
+  about "$1" calls "$2"
+}
+
+# memory VARIANT COMMAND... adds up the memory of everything a sandbox runs besides
 # the command itself.
-pss() {
+memory() {
   local variant=$1 pid process total=0
   shift
   mkfifo "$work/ready"
@@ -194,7 +295,7 @@ pss() {
     printf 'memory of %s could not be read\n' "$variant" >&2
     return
   fi
-  printf '%s=%s\n' "$variant" "$total" >>"$rounds/pss"
+  printf '%s=%s\n' "$variant" "$total" >>"$rounds/memory"
 }
 
 # Fifteen patterns, as people deny them.
@@ -203,68 +304,146 @@ for pattern in .env '.env.*' '*.pem' '*.key' id_rsa id_ed25519 '*.p12' '*.pfx' .
   patterns+=" --deny-read '**/$pattern'"
 done
 
-# measure_broker ROUND measures everything the broker has a part in.
-measure_broker() {
-  measure "$1" 10-true true
-  measure "$1" 20-create-x20000 python3 create.py
-  measure "$1" 30-git-status git 'status --porcelain'
-  measure "$1" 40-find find '. -name nothing'
-  measure "$1" 50-rg rg "--no-config -c '49 39' tree"
-  measure "$1" 60-fork+exec-x300 sh spawn.sh
+# measure_all ROUND: commands as people and agents run them.
+measure_all() {
+  cd "$work/project"
+  extra=('monitor -m' 'kept -k bench')
+  measure "$1" spawn/10-true true
+  measure "$1" spawn/11-echo echo hello
+  measure "$1" interpreter/20-python3 python3 '-c pass'
+  measure "$1" interpreter/21-node node "-e ''"
+  measure "$1" tool/40-git-status git 'status --porcelain'
+  measure "$1" files/50-rg rg '--no-config -c needle .'
+  measure "$1" files/51-create-x1000 python3 'create.py 1000'
+  extra=()
+  # A thousand starts are a sample of a thousand: every fifth round is enough.
+  if [ $(($1 % 5)) = 1 ]; then
+    measure "$1" amortised/60-fork+exec-x1000 sh spawn.sh
+    calls 60-fork+exec-x1000 1000 spawn.sh /bin/true
+    measure "$1" amortised/61-git-status-x10 sh statuses.sh
+    calls 61-git-status-x10 10 statuses.sh "$(program git)"
+  fi
+  extra=('500-denials -s denials.jsonc' "15-patterns $patterns")
+  measure "$1" start/70-start true
+  cd "$work/large"
+  extra=("15-patterns $patterns")
+  measure "$1" start/71-start-280000-files true
 }
 
-# measure_all ROUND
-measure_all() {
-  measure "$1" 10-true true
-  measure "$1" 20-python3 python3 '-c pass'
-  measure "$1" 30-node node "-e ''"
-  measure "$1" 40-git-status git 'status --porcelain'
-  measure "$1" 50-rg rg '--no-config -c needle .'
-  # A thousand starts are a sample of a thousand: every fifth round is enough.
-  [ $(($1 % 5)) != 1 ] || measure "$1" 60-fork+exec-x1000 sh spawn.sh
+# measure_gate ROUND: what shows whether launches became slower.
+measure_gate() {
+  measure "$1" spawn/10-true true
+  measure "$1" interpreter/20-python3 python3 '-c pass'
+  measure "$1" tool/40-git-status git 'status --porcelain'
+}
+
+# measure_broker ROUND: everything the broker has a part in.
+measure_broker() {
+  extra=("patterns $patterns" 'rules -s rules.jsonc')
+  measure "$1" spawn/10-true true
+  measure "$1" files/20-create-x20000 python3 'create.py 20000'
+  measure "$1" tool/30-git-status git 'status --porcelain'
+  measure "$1" files/40-find find '. -name nothing'
+  measure "$1" files/50-rg rg "--no-config -c '49 39' tree"
+  measure "$1" amortised/60-fork+exec-x300 sh spawn.sh
+  calls 60-fork+exec-x300 300 spawn.sh /bin/true
+}
+
+# measure_network ROUND: a server on this machine, reached directly and through the
+# gate. Bailey alone has no network, so it is not among the variants.
+measure_network() {
+  extra=('gate -s gate.jsonc' '50-domains -s domains.jsonc')
+  local url=http://127.0.0.1:$port
+  through_gate "$1" network/10-true true
+  through_gate "$1" network/20-curl curl "-sSf -o /dev/null $url/small"
+  through_gate "$1" network/21-curl-x20 curl "-sSf -o /dev/null $url/small?[1-20]"
+  through_gate "$1" network/30-download-64MiB curl "-sSf -o /dev/null $url/large"
+}
+
+# through_gate is measure without the peers, which would need other settings.
+through_gate() {
+  local saved=("${peers[@]}")
+  peers=()
+  measure "$@"
+  peers=("${saved[@]}")
+}
+
+# start_server serves the current directory on a port of its own choice.
+start_server() {
+  printf small >small
+  head -c 67108864 /dev/zero >large
+  python3 -u -c 'import functools, http.server as h
+class Quiet(h.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *_): pass
+s = h.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+print(s.server_port)
+s.serve_forever()' >port 2>/dev/null &
+  server=$!
+  until [ -s port ]; do sleep 0.05; done
+  port=$(cat port)
+  local rule='{"host": "127.0.0.1", "ports": ["'$port'"], "action": "allow"}'
+  printf '{"network": {"rules": [%s]}}\n' "$rule" >gate.jsonc
+  python3 -c 'import json, sys
+print(json.dumps({"network": {"allowedDomains": [f"host-{n}.example.com" for n in range(50)], "rules": [json.loads(sys.argv[1])]}}))' "$rule" >domains.jsonc
 }
 
 fact() { printf '%s=%s\n' "$1" "$(head -n 1 <<<"$2")" >>"$rounds/facts"; }
 
 gather_facts() {
-  local name
+  local name governor=/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
   fact kernel "$(uname -srm)"
-  fact processor "$(awk -F': ' '/^model name/ {print $2; exit}' /proc/cpuinfo) × $(nproc)"
+  fact processor "$(awk -F': ' '/^model name/ {print $2; exit}' /proc/cpuinfo)"
+  fact processors "$(nproc)"
   fact memory "$(awk '/^MemTotal/ {print int($2 / 1024) " MiB"}' /proc/meminfo)"
+  fact governor "$(cat "$governor" 2>/dev/null || echo none)"
   fact load "$(cut -d ' ' -f 1-3 /proc/loadavg)"
-  fact commit "$(git -c safe.directory="$root" -C "$root" describe --always --dirty --abbrev=12 2>/dev/null || echo none)"
+  fact commit "$(here_git describe --always --dirty --abbrev=12 2>/dev/null || echo none)"
   fact user "$("${as[@]}" id -un)"
   fact rounds "$runs"
-  fact bailey "$("$binary" --version)"
-  for name in bwrap hyperfine python3 node git rg; do
-    fact "$name" "$("${as[@]}" "$name" --version 2>/dev/null || echo 'not installed')"
+  fact program.bailey "$("$binary" --version)"
+  [ -z "$against" ] || fact program.previous "$("$against" --version)"
+  for name in hyperfine python3 node git rg curl "${peers[@]}"; do
+    fact "program.$name" "$("${as[@]}" "$name" --version 2>/dev/null || echo 'not installed')"
   done
 }
 
-# measure_resident prints a table; its rounds are short.
-measure_resident() {
-  (cd "$root" && CGO_ENABLED=0 go build -o "$work/bin/resident" ./internal/bench/resident)
-  "${as[@]}" "$work/bin/resident" -binary "$binary" -dir "$work/project" -n $((runs * 10))
+# take_apart splits launches into their parts.
+take_apart() {
+  local builds=(bailey="$binary")
+  [ -z "$against" ] || builds+=(previous="$against")
+  (cd "$work/project" && "${as[@]}" "$work/bin/harness" launches "$((runs < 20 ? 20 : runs))" "$rounds/launches" "${builds[@]}")
 }
 
 main() {
   prepare
-  if [ -n "$resident" ]; then
-    measure_resident
+  case $kind in
+    broker) make_tree "$work/project" ;;
+    network) mkdir "$work/project" && own "$work/project" ;;
+    *) make_project "$work/project" ;;
+  esac
+  cd "$work/project"
+  if [ $kind = resident ]; then
+    "${as[@]}" "$work/bin/resident" -binary "$binary" -dir "$work/project" -n $((runs * 10))
     return
   fi
-  bwrap=$(program bwrap) || bwrap=''
-  : >"$rounds/pss"
+  [ $kind != network ] || start_server
+  if [ $kind = all ]; then
+    make_files 280000 "$work/large"
+    own "$work/large"
+  fi
+  [ $kind = gate ] || find_peers
   gather_facts
   local round
   for ((round = 0; round <= runs; round++)); do
-    [ ! -t 2 ] || printf '\rround %d of %d' "$round" "$runs" >&2
-    if [ -n "$broker" ]; then measure_broker "$round"; else measure_all "$round"; fi
+    [ ! -t 2 ] || printf '\rround %d of %d ' "$round" "$runs" >&2
+    "measure_$kind" "$round"
   done
   [ ! -t 2 ] || printf '\r' >&2
-  pss bailey "$binary" --
-  [ -z "$bwrap" ] || pss bwrap "$bwrap" --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp
-  (cd "$root" && go run ./internal/bench/interleave "$rounds" "$output")
+  take_apart
+  [ $kind = gate ] || memory bailey "$binary" --
+  [[ " ${peers[*]} " != *' bwrap '* ]] || memory bwrap bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp
+  "$work/bin/harness" collect "$rounds" "$output"
 }
 
 main

@@ -16,6 +16,7 @@ import (
 const help = `bailey-gate lets granted connections out of a sandbox. bailey starts it when it is needed.
 
   bailey-gate serve --config FD --events FD --control FD --listen ROLE=FD ...
+    [--expose PORT=FD ... --inside FD=FD ...]
                               serve sockets that were inherited
   bailey-gate authority DIR   make the certificate authority of this user in DIR, if
                               there is none, and print the name of its certificate

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,16 +16,25 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/gate"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/gate/inside"
 )
 
 // descriptors are what serve inherits.
 type descriptors struct {
 	config, events, control int
 	listeners               []listener
+	exposed                 []exposed
+	inside                  [][2]int // see package inside
 }
 
 type listener struct {
 	role config.Role
+	fd   int
+}
+
+// exposed is a listener outside for a port inside.
+type exposed struct {
+	port uint16
 	fd   int
 }
 
@@ -56,12 +66,12 @@ func serve(args []string) error {
 	defer events.Close()
 
 	messages := config.NewConn(control)
-	g, err := gate.New(gate.Options{Config: c, Events: event.NewWriter(events), Control: messages})
+	g, err := gate.New(gate.Options{Config: c, Events: event.NewWriter(events), Control: messages, Peers: d.takePeers()})
 	if err != nil {
 		return err
 	}
 	defer g.Close()
-	failed, err := listen(g, d.listeners)
+	failed, err := listen(g, d)
 	if err != nil {
 		return err
 	}
@@ -113,25 +123,58 @@ func converse(g *gate.Gate, c *config.Conn) error {
 }
 
 // listen serves every listener. A failure of one is sent to the channel.
-func listen(g *gate.Gate, list []listener) (<-chan error, error) {
-	failed := make(chan error, len(list))
-	for _, l := range list {
+func listen(g *gate.Gate, d descriptors) (<-chan error, error) {
+	failed := make(chan error, len(d.listeners)+len(d.exposed))
+	start := func(name string, serve func() error) {
+		go func() {
+			if err := serve(); err != nil {
+				failed <- fmt.Errorf("%s: %w", name, err)
+			}
+		}()
+	}
+	for _, l := range d.listeners {
 		serve, err := open(g, l)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.role, err)
 		}
-		go func() {
-			if err := serve(); err != nil {
-				failed <- fmt.Errorf("%s: %w", l.role, err)
-			}
-		}()
+		start(string(l.role), serve)
 	}
-	return failed, nil
+	return failed, expose(g, d, start)
+}
+
+// expose leads connections from outside in.
+func expose(g *gate.Gate, d descriptors, start func(name string, serve func() error)) error {
+	var dialer inside.Dialer
+	for _, pair := range d.inside {
+		if err := dialer.Add(pair[0], pair[1]); err != nil {
+			return fmt.Errorf("inside: %w", err)
+		}
+	}
+	for _, e := range d.exposed {
+		l, err := listenerOf(e.fd)
+		if err != nil {
+			return fmt.Errorf("port %d: %w", e.port, err)
+		}
+		start("port "+strconv.Itoa(int(e.port)), func() error { return g.Expose(l, e.port, dialer.Dial) })
+	}
+	return nil
+}
+
+func listenerOf(fd int) (net.Listener, error) {
+	f := os.NewFile(uintptr(fd), "listener")
+	defer f.Close() // package net keeps a descriptor of its own
+	return net.FileListener(f)
 }
 
 // open takes one inherited socket over.
 func open(g *gate.Gate, l listener) (serve func() error, err error) {
-	f := os.NewFile(uintptr(l.fd), string(l.role))
+	f, err := fileOf(l)
+	if err != nil {
+		return nil, err
+	}
+	if l.role == config.RoleRejected {
+		return func() error { return g.ServeRejected(f) }, nil
+	}
 	defer f.Close() // package net keeps a descriptor of its own
 	if l.role != config.RoleDNSUDP {
 		listener, err := net.FileListener(f)
@@ -149,6 +192,29 @@ func open(g *gate.Gate, l listener) (serve func() error, err error) {
 		return nil, errors.New("not a socket of UDP")
 	}
 	return func() error { return g.ServePacket(packets) }, nil
+}
+
+// fileOf is an inherited socket that the runtime can wait for.
+func fileOf(l listener) (*os.File, error) {
+	syscall.CloseOnExec(l.fd)
+	if err := syscall.SetNonblock(l.fd, true); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(l.fd), string(l.role)), nil
+}
+
+// takePeers takes the socket that tells whose connections are whose out of the
+// list; nil if there is none.
+func (d *descriptors) takePeers() (f *os.File) {
+	d.listeners = slices.DeleteFunc(d.listeners, func(l listener) bool {
+		if l.role != config.RolePeers {
+			return false
+		}
+		syscall.CloseOnExec(l.fd)
+		f = os.NewFile(uintptr(l.fd), string(l.role))
+		return true
+	})
+	return f
 }
 
 func readConfig(fd int) (config.Config, error) {
@@ -179,6 +245,10 @@ func parseDescriptors(args []string) (descriptors, error) {
 			d.control, err = parseDescriptor(value)
 		case "--listen":
 			err = d.addListener(value)
+		case "--expose":
+			err = d.addExposed(value)
+		case "--inside":
+			err = d.addInside(value)
 		default:
 			err = fmt.Errorf("unknown flag %s", args[i])
 		}
@@ -186,8 +256,8 @@ func parseDescriptors(args []string) (descriptors, error) {
 			return d, err
 		}
 	}
-	if d.config < 0 || d.events < 0 || d.control < 0 || len(d.listeners) == 0 {
-		return d, errors.New("serve wants --config, --events, --control and at least one --listen; it is started by bailey")
+	if d.config < 0 || d.events < 0 || d.control < 0 || len(d.listeners)+len(d.exposed) == 0 {
+		return d, errors.New("serve wants --config, --events, --control and at least one --listen or --expose; it is started by bailey")
 	}
 	return d, nil
 }
@@ -205,6 +275,34 @@ func (d *descriptors) addListener(text string) error {
 		}
 	}
 	return fmt.Errorf("unknown role %q", name)
+}
+
+func (d *descriptors) addExposed(text string) error {
+	port, number, _ := strings.Cut(text, "=")
+	fd, err := parseDescriptor(number)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q is no port", port)
+	}
+	d.exposed = append(d.exposed, exposed{uint16(n), fd})
+	return nil
+}
+
+func (d *descriptors) addInside(text string) error {
+	mint, seed, _ := strings.Cut(text, "=")
+	var pair [2]int
+	for i, number := range []string{mint, seed} {
+		fd, err := parseDescriptor(number)
+		if err != nil {
+			return err
+		}
+		pair[i] = fd
+	}
+	d.inside = append(d.inside, pair)
+	return nil
 }
 
 // parseDescriptor leaves the standard streams alone.

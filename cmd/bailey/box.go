@@ -6,7 +6,7 @@ import (
 )
 
 // boxWords are what "bailey box" can do.
-var boxWords = []string{"ps", "exec", "stop", "logs", "top"}
+var boxWords = []string{"ps", "exec", "stop", "reload", "logs", "top"}
 
 // defaultIdle is how long a resident sandbox stands without a command, and
 // defaultGrace how long its commands get to end.
@@ -17,8 +17,8 @@ const (
 
 func boxVerb() verb {
 	return verb{
-		name: "box", args: "ps | exec NAME [--] CMD… | stop NAME…|--all | logs [-f] NAME | top",
-		text: "sandboxes that stay (see --keep): list them, use them, end them", words: boxWords, run: runBox,
+		name: "box", args: "ps | exec NAME [--] CMD… | stop NAME…|--all | reload NAME | logs [-f] NAME | top",
+		text: "sandboxes that stay (see --keep): list them, use them, change their network rules, end them", words: boxWords, run: runBox,
 		isWhole: func(words []string) bool { return len(words) == 2 && words[0] == "exec" },
 		flags: []flag{
 			{"json", "", "", "with ps: one object for each sandbox, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},

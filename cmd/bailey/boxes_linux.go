@@ -14,6 +14,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 func boxList(r *request) int {
@@ -24,15 +25,23 @@ func boxList(r *request) int {
 	if r.json {
 		return boxListJSON(boxes)
 	}
-	rows := [][]string{{"NAME", "PID", "AGE", "IDLE", "PROCESSES", "MEMORY", "DIRECTORY", "COMMANDS"}}
+	rows := [][]string{{"NAME", "PID", "AGE", "IDLE", "PROCESSES", "MEMORY", "PORTS", "DIRECTORY", "COMMANDS"}}
 	for i := range boxes {
 		b := &boxes[i]
 		rows = append(rows, []string{
-			b.Name + leavingMark(b), fmt.Sprint(b.Pid), brief(b.Age), idleText(b), fmt.Sprint(b.Processes), size(b.Memory),
-			printable(b.Dir), commandsText(b),
+			b.Name + leavingMark(b), fmt.Sprint(b.Pid), brief(b.Age), idleText(b), fmt.Sprint(b.Processes), memoryText(b),
+			portsText(b), printable(b.Dir), commandsText(b),
 		})
 	}
 	return answer(table(rows))
+}
+
+// memoryText is what a sandbox uses, and of how much.
+func memoryText(b *keeper.Box) string {
+	if b.Limits.Memory == 0 {
+		return size(b.Memory)
+	}
+	return size(b.Memory) + "/" + size(b.Limits.Memory)
 }
 
 // leavingMark marks a sandbox that takes no commands any more.
@@ -58,19 +67,28 @@ func commandsText(b *keeper.Box) string {
 	return strings.Join(lines, "; ")
 }
 
+func portsText(b *keeper.Box) string {
+	if len(b.Ports) == 0 {
+		return "-"
+	}
+	return strings.Join(b.Ports, " ")
+}
+
 // boxJSON is what --json prints.
 type boxJSON struct {
-	Name        string     `json:"name"`
-	Pid         int        `json:"pid"`
-	Dir         string     `json:"dir"`
-	AgeSeconds  float64    `json:"ageSeconds"`
-	IdleSeconds float64    `json:"idleSeconds"`
-	IdleTimeout float64    `json:"idleTimeoutSeconds"`
-	Processes   int        `json:"processes"`
-	MemoryBytes int64      `json:"memoryBytes"`
-	CPUSeconds  float64    `json:"cpuSeconds"`
-	Leaving     bool       `json:"leaving,omitempty"`
-	Commands    [][]string `json:"commands"`
+	Name        string      `json:"name"`
+	Pid         int         `json:"pid"`
+	Dir         string      `json:"dir"`
+	AgeSeconds  float64     `json:"ageSeconds"`
+	IdleSeconds float64     `json:"idleSeconds"`
+	IdleTimeout float64     `json:"idleTimeoutSeconds"`
+	Processes   int         `json:"processes"`
+	MemoryBytes int64       `json:"memoryBytes"`
+	CPUSeconds  float64     `json:"cpuSeconds"`
+	Limits      spec.Limits `json:"limits,omitzero"`
+	Leaving     bool        `json:"leaving,omitempty"`
+	Ports       []string    `json:"ports,omitempty"`
+	Commands    [][]string  `json:"commands"`
 }
 
 func boxListJSON(boxes []keeper.Box) int {
@@ -79,7 +97,7 @@ func boxListJSON(boxes []keeper.Box) int {
 		b := &boxes[i]
 		line, err := json.Marshal(boxJSON{
 			b.Name, b.Pid, b.Dir, b.Age.Seconds(), b.Idle.Seconds(), b.Linger.Seconds(), b.Processes, b.Memory,
-			b.CPU.Seconds(), b.Leaving, append([][]string{}, b.Commands...),
+			b.CPU.Seconds(), b.Limits, b.Leaving, b.Ports, append([][]string{}, b.Commands...),
 		})
 		if err != nil {
 			return fail(err)
@@ -136,7 +154,7 @@ func topText(boxes []keeper.Box, before map[int]time.Duration, interval time.Dur
 		}
 		share := 100 * float64(used) / float64(max(over, 1))
 		rows = append(rows, []string{
-			b.Name + leavingMark(b), fmt.Sprintf("%.0f%%", share), size(b.Memory), fmt.Sprint(b.Processes), brief(b.Age), commandsText(b),
+			b.Name + leavingMark(b), fmt.Sprintf("%.0f%%", share), memoryText(b), fmt.Sprint(b.Processes), brief(b.Age), commandsText(b),
 		})
 	}
 	return table(rows)
@@ -194,6 +212,23 @@ func boxStop(r *request, names []string) int {
 	}
 	if err := keeper.End(keeper.Stop{Names: names, All: r.keep.all, Grace: grace}); err != nil {
 		return fail(err)
+	}
+	return 0
+}
+
+// boxReload gives a sandbox the network rules of the policy that a command here
+// would run under.
+func boxReload(r *request, name string) int {
+	m, err := r.manager()
+	if err != nil {
+		return fail(err)
+	}
+	s, err := m.CompileBox()
+	if err != nil {
+		return fail(err)
+	}
+	if err := keeper.Reload(name, s); err != nil {
+		return keptFailed(nil, err)
 	}
 	return 0
 }

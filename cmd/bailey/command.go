@@ -17,6 +17,9 @@ func (r *request) command() ([]string, error) {
 		if len(r.args) == 0 {
 			return nil, errors.New("no command; for example: bailey -- make test; see: bailey --help")
 		}
+		if r.agent != "" {
+			return r.prepareAgent()
+		}
 		return r.args, nil
 	}
 	shell := r.shell

@@ -20,9 +20,9 @@ var completions = []struct {
 }{
 	{"bailey --allow-re", []string{"--allow-read"}},
 	{"bailey -t code-", []string{"code-strict"}},
-	{"bailey --preset lo", []string{"locked"}},
-	{"bailey --preset=lo", []string{"--preset=locked"}},
-	{"bailey -qt lo", []string{"locked"}},
+	{"bailey --preset lock", []string{"locked"}},
+	{"bailey --preset=lock", []string{"--preset=locked"}},
+	{"bailey -qt lock", []string{"locked"}},
 	{"bailey --runtime na", []string{"native"}},
 	{"bailey --env ZZ_", []string{"ZZ_VARIABLE"}},
 	{"bailey --env=ZZ_", []string{"--env=ZZ_VARIABLE"}},

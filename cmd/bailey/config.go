@@ -67,16 +67,9 @@ func configInit() int {
 	if _, err := os.Lstat("bailey.json"); err == nil {
 		return fail(errors.New("bailey.json is there already"))
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	err := writeNew(name, []byte(starter))
 	if errors.Is(err, fs.ErrExist) {
 		return fail(errors.New(name + " is there already"))
-	}
-	if err != nil {
-		return fail(err)
-	}
-	_, err = f.WriteString(starter)
-	if closed := f.Close(); err == nil {
-		err = closed
 	}
 	if err != nil {
 		return fail(err)

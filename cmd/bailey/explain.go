@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -22,6 +23,9 @@ func runExplain(r *request) int {
 		return fail(err)
 	}
 	s, err := m.Compile(argv)
+	if err == nil {
+		err = limits.Check(s.Limits)
+	}
 	if err != nil {
 		return fail(err)
 	}

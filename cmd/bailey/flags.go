@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bailey-sandbox/bailey/internal/hooks"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -28,6 +29,7 @@ type request struct {
 	login   bool
 
 	monitor bool
+	stats   bool
 	keep    keepRequest
 
 	debug   bool
@@ -35,15 +37,20 @@ type request struct {
 	help    bool
 	version bool
 
-	verb *verb
-	args []string // of the verb; otherwise the command, or the arguments of -c
+	verb  *verb
+	agent string   // the first word of the command, if that is an agent's name and no "--" stood before it
+	args  []string // of the verb; otherwise the command, or the arguments of -c
 
 	// Flags of verbs.
 	json   bool
 	yes    bool
 	list   bool
 	revoke string
+	fix    bool
 	learn  learnRequest
+
+	imports importRequest
+	hooks   []hooks.Target
 }
 
 // keepRequest is what the flags about resident sandboxes ask for.
@@ -100,8 +107,15 @@ var flags = []flag{
 	{"deny-read", "", "PATH", "hide it", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.DenyRead, v) }},
 	{"deny-write", "", "PATH", "keep it from being changed, whatever else is granted", hintPath, func(r *request, v string) error { return addPath(&r.grants.Filesystem.DenyWrite, v) }},
 	{"allow-network", "", "", "open the network to everything", hintNone, func(r *request, _ string) error { r.grants.Network.AllowedDomains = []string{"*"}; return nil }},
+	{"expose", "p", "[ADDR:]PORT[:INSIDE]", "lead a port of the host to one of the sandbox; PORT 0 lets the host choose", hintNone, addExposure},
 	{"env", "", "NAME[=VALUE]", "let a variable in, or set it", hintVariable, addVariable},
 	{"runtime", "", "NAME", "what carries the sandbox (default: auto)", hintRuntime, func(r *request, v string) error { return setOnce(&r.runtime, v) }},
+	{"memory", "", "SIZE", "how much memory everything in the sandbox has, for example 512M", hintNone, func(r *request, v string) error { return setSize(&r.grants.Resources.Memory, v) }},
+	{"cpu", "", "NUMBER", "how many processors it has, for example 0.5 or 50%", hintNone, func(r *request, v string) error { return setProcessors(&r.grants.Resources.CPU, v) }},
+	{"pids", "", "NUMBER", "how many processes and threads it can have at once", hintNone, func(r *request, v string) error { return setNumber(&r.grants.Resources.Pids, v) }},
+	{"disk", "", "SIZE", "how much it can write to files of its own", hintNone, func(r *request, v string) error { return setSize(&r.grants.Resources.Disk, v) }},
+	{"open-files", "", "NUMBER", "how many files each process can have open", hintNone, func(r *request, v string) error { return setNumber(&r.grants.Resources.OpenFiles, v) }},
+	{"timeout", "", "TIME", "end the command after this time, with status 124", hintNone, func(r *request, v string) error { return setTimeout(&r.grants.Resources.Timeout, v) }},
 	{"dir", "", "DIR", "run in this directory instead of the current one", hintPath, func(r *request, v string) error { return setOnce(&r.dir, v) }},
 	{"policy", "", "JSON", "use this policy, given in place; of several, what all grant", hintNone, func(r *request, v string) error { r.inline = append(r.inline, v); return nil }},
 	{"keep", "k", "NAME", "run it in a sandbox that stays; the next command of that name finds it", hintBox, func(r *request, v string) error { return setOnce(&r.keep.name, v) }},
@@ -116,7 +130,8 @@ var flags = []flag{
 var runFlags = []flag{
 	{"detach", "", "", "with --keep: do not wait for it; see: bailey box logs", hintNone, func(r *request, _ string) error { r.keep.detach = true; return nil }},
 	{"idle-timeout", "", "TIME", "with --keep: how long the sandbox stays without a command (default: 15m)", hintNone, func(r *request, v string) error { return setDuration(&r.keep.idle, v) }},
-	{"json", "", "", "with --monitor: as JSON, one object a line", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
+	{"stats", "", "", "say at the end what the command has used", hintNone, func(r *request, _ string) error { r.stats = true; return nil }},
+	{"json", "", "", "with --monitor or --stats: as JSON, one object a line", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
 }
 
 // name is the flag as people write it.
@@ -175,6 +190,14 @@ func addWritable(r *request, v string) error {
 	return addExisting(&r.grants.Filesystem.AllowWrite, v)
 }
 
+func addExposure(r *request, v string) error {
+	if _, err := policy.ParseExposure(v); err != nil {
+		return err
+	}
+	r.grants.Network.ExposePorts = append(r.grants.Network.ExposePorts, v)
+	return nil
+}
+
 func addVariable(r *request, v string) error {
 	name, value, set := strings.Cut(v, "=")
 	if name == "" {
@@ -215,6 +238,9 @@ func parse(args []string) (*request, error) {
 			args = args[1:]
 		case r.verb == nil || r.verb.command:
 			r.args = args
+			if isAgent(word) && !r.hasLine && (r.verb == nil || r.verb.agents) {
+				r.agent = word
+			}
 			return r, nil
 		default:
 			r.args = append(r.args, word)

@@ -13,7 +13,7 @@ func examples() []example {
 	return []example{
 		{"bailey -- npm test", "a command, with this project writable and the network closed"},
 		{`bailey -c "make && ./a.out"`, "a line of shell"},
-		{"bailey -- ./agent.sh", "a whole agent: everything it starts is confined too"},
+		{"bailey claude", "a whole agent: everything it starts is confined too"},
 		{"bailey --allow-read ~/data -- ./report", "grant something more, once"},
 		{"bailey shell", "look around inside"},
 		{"bailey explain -- npm test", "see what it would get, and why"},

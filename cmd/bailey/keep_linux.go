@@ -51,7 +51,12 @@ func runKept(r *request, early keeper.Early, run keeper.Run, s *spec.Spec, log *
 		run.Terminal = &native.Terminal{Streams: p.tty.Streams, Termios: &p.tty.Termios, Size: &p.tty.Size}
 	}
 	run.Umask = currentUmask()
-	cmd, err := early.Start(run, s, streams, func(d keeper.Denial) { p.report.deniedTo(d.Denial, d.Process) })
+	var cmd *keeper.Command
+	var err error
+	ask := askLater(func() *asker {
+		return newAsker(r, p.tty, s != nil, func() { _ = cmd.Signal(unix.SIGWINCH) })
+	})
+	cmd, err = early.Start(run, s, streams, func(d keeper.Denial) { p.report.deniedTo(d.Denial, d.Process) }, ask)
 	if err != nil {
 		return keptFailed(s, err)
 	}
@@ -119,6 +124,8 @@ func runBox(r *request) int {
 		return runKept(r, keeper.Connect(), run, nil, nil)
 	case word == "stop" && r.keep.all != (len(rest) > 0):
 		return boxStop(r, rest)
+	case word == "reload" && len(rest) == 1:
+		return boxReload(r, rest[0])
 	case word == "logs" && len(rest) == 1:
 		return boxLogs(r, rest[0])
 	}

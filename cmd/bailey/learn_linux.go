@@ -352,16 +352,9 @@ func (l *lesson) sayRemarks() {
 
 // save writes the proposal to a file that is not there yet.
 func (l *lesson) save(file string) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	err := writeNew(file, l.render())
 	if errors.Is(err, fs.ErrExist) {
 		return errors.New(printable(file) + " is there already; to add to it: --merge " + plain.Word(file))
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(l.render())
-	if closed := f.Close(); err == nil {
-		err = closed
 	}
 	if err == nil {
 		say(tagNote, "wrote "+printable(file)+"; read it before you use it: bailey -s "+plain.Word(file)+" -- …")
@@ -394,32 +387,6 @@ func (l *lesson) merge(name string) error {
 	}
 	say(tagNote, "added to "+printable(name)+":\n"+policy.Diff(string(old), string(merged)))
 	return nil
-}
-
-// replaceFile gives a file another content and keeps its mode.
-func replaceFile(file string, data []byte) error {
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".bailey-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if changed := f.Chmod(info.Mode().Perm()); err == nil {
-		err = changed
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }
 
 // prove runs the command again under the base policy and the proposal, and says

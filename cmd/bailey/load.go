@@ -17,8 +17,11 @@ import (
 
 // launch compiles and runs a command, and returns the exit status.
 func launch(r *request, argv []string, log *trace.Log) int {
-	if r.json && !r.monitor {
-		return fail(errors.New("--json goes with --monitor, or after a verb that has it"))
+	if r.json && !r.monitor && !r.stats {
+		return fail(errors.New("--json goes with --monitor or --stats, or after a verb that has it"))
+	}
+	if err := r.checkStats(); err != nil {
+		return fail(err)
 	}
 	if insideSandbox() {
 		return launchNested(r, argv, log)
@@ -31,15 +34,29 @@ func launch(r *request, argv []string, log *trace.Log) int {
 	}
 	p, err := prepare(r, log)
 	if err != nil {
-		return startFailed(nil, err)
+		return launchRestricted(r, argv, log, err)
 	}
-	s, status := r.compile(argv, log)
+	m, err := r.manager()
+	if err != nil {
+		p.abandon()
+		return fail(err)
+	}
+	p.foresee(m.Loaded().Policy)
+	s, status := r.compileWith(m, argv, log)
 	if s == nil {
 		p.abandon()
 		return status
 	}
+	if s.Runtime == runtimeLandlock {
+		p.abandon()
+		return r.runAlone(m.Loaded().Policy, s, nil)
+	}
+	p.refused = func(err error) int { return r.runRestricted(m, s, err) }
 	return p.run(r, s)
 }
+
+// runtimeLandlock is the runtime that needs no namespaces.
+const runtimeLandlock = "landlock"
 
 // compile decides what a command gets, and says what its user should know. If
 // it gets nothing it returns the exit status.
@@ -70,7 +87,8 @@ func (r *request) compileWith(m *sandbox.Manager, argv []string, log *trace.Log)
 // judgeTyped refuses what was typed before anything of it runs. What only the
 // shell will know is judged when it is executed.
 func judgeTyped(p policy.Policy, argv []string) command.Verdict {
-	if len(p.Command.Deny) == 0 && (p.Command.UseDefaults == nil || !*p.Command.UseDefaults) {
+	saysSSH := p.SSH.AllowedHosts != nil || p.SSH.DeniedHosts != nil || p.SSH.DeniedCommands != nil
+	if len(p.Command.Deny) == 0 && (p.Command.UseDefaults == nil || !*p.Command.UseDefaults) && !saysSSH {
 		return command.Verdict{Allowed: true}
 	}
 	return command.FromPolicy(p).Compile().Typed(argv, command.Split)
@@ -88,7 +106,7 @@ func (r *request) manager() (*sandbox.Manager, error) {
 
 // config says where the policy is, from flags and environment.
 func (r *request) config() (sandbox.Config, error) {
-	c := sandbox.Config{Dir: r.dir, Settings: r.settings, Preset: r.preset, Policy: r.inline}
+	c := sandbox.Config{Dir: r.dir, Settings: r.settings, Preset: r.preset, Agent: r.agent, Policy: r.inline}
 	if c.Settings == "" && c.Preset == "" && len(c.Policy) == 0 {
 		c.Settings, c.Preset = os.Getenv("BAILEY_SETTINGS"), os.Getenv("BAILEY_PRESET")
 		if c.Settings != "" && c.Preset != "" {
@@ -139,6 +157,9 @@ func (r *request) announce(l *policy.Loaded, s *spec.Spec) {
 	}
 	if r.settledQuiet() {
 		return
+	}
+	if l.Note != "" {
+		say(tagNote, l.Note)
 	}
 	if l.Project != "" && l.Status != policy.Trusted {
 		say(tagWarning, printable(l.Project)+": "+string(l.Status)+", so it can only take away; to let it grant: bailey trust")

@@ -28,13 +28,14 @@ type logRequest struct {
 func logVerb() verb {
 	l := &logRequest{last: -1}
 	return verb{
-		name: "log", args: "[--kind KIND] [--since TIME] [--path GLOB] [-n N] [--follow] [--json]",
+		name: "log", args: "[--kind KIND] [--since TIME] [--path GLOB] [--host HOST] [-n N] [--follow] [--json]",
 		text: "what happened in sandboxes: the audit log, newest last",
 		run:  l.run,
 		flags: []flag{
 			{"kind", "", "KIND", "only allow, deny, exec, exit, limit or connection; can be repeated", hintNone, func(_ *request, v string) error { return l.addKind(v) }},
 			{"sandbox", "", "ID", "only of this sandbox", hintNone, func(_ *request, v string) error { return setOnce(&l.filter.Sandbox, v) }},
 			{"path", "", "GLOB", "only about paths like this: '**/.env', '/work/**'", hintPath, func(_ *request, v string) error { return l.setPath(v) }},
+			{"host", "", "HOST", "only about this host of the network: 'example.com', '*.example.com', '*' for any", hintNone, func(_ *request, v string) error { return l.setHost(v) }},
 			{"process", "", "NAME", "only of programs of this name", hintNone, func(_ *request, v string) error { return setOnce(&l.filter.Process, v) }},
 			{"since", "", "TIME", "only what is younger than 10m, 3h or 2d, or than 2026-01-02T15:04", hintNone, func(_ *request, v string) error { return l.setSince(v, time.Now()) }},
 			{"", "n", "N", "only the last N", hintNone, func(_ *request, v string) error { return l.setLast(v) }},
@@ -64,6 +65,14 @@ func (l *logRequest) setPath(v string) error {
 		return errEmpty
 	}
 	l.filter.Path = v
+	return l.filter.Check()
+}
+
+func (l *logRequest) setHost(v string) error {
+	if v == "" {
+		return errEmpty
+	}
+	l.filter.Host = v
 	return l.filter.Check()
 }
 

@@ -29,6 +29,7 @@ func init() {
 	if !isProgram {
 		return
 	}
+	becomeCommand()
 	log := openTrace()
 	log.Mark("program start")
 	status := start(os.Args[1:], log)
@@ -67,6 +68,9 @@ func start(args []string, log *trace.Log) int {
 		return r.verb.run(r)
 	}
 	argv, err := r.command()
+	if err == nil && r.agent != "" && !insideSandbox() {
+		err = r.makeState()
+	}
 	if err != nil {
 		return fail(err)
 	}

@@ -43,6 +43,17 @@ type monitor struct {
 type told struct {
 	op         event.Op
 	path, rule string
+	host       string
+	port       int
+	method     string
+}
+
+func toldBy(e *event.Event) told {
+	host := e.Host
+	if host == "" {
+		host = e.Address
+	}
+	return told{e.Op, e.Path, e.Rule, host, e.Port, e.Method}
 }
 
 // maxTold bounds how many distinct events are told of.
@@ -123,12 +134,24 @@ func (m *monitor) denied(e *event.Event) {
 	}
 }
 
+// network takes what the network gate tells. What it let through is for programs
+// that read along.
+func (m *monitor) network(e *event.Event) {
+	if e.Kind == event.Deny {
+		m.denied(e)
+		return
+	}
+	if m.json != nil && !m.silent {
+		m.json.Emit(e)
+	}
+}
+
 // again counts an event that was told already. A look at what was told of for
 // another reason is not worth a line.
 func (m *monitor) again(e *event.Event) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i, known := m.index[told{e.Op, e.Path, e.Rule}]
+	i, known := m.index[toldBy(e)]
 	if known {
 		m.told[i].Count = max(m.told[i].Count, 1) + 1
 	}
@@ -139,7 +162,7 @@ func (m *monitor) again(e *event.Event) bool {
 func (m *monitor) tell(e *event.Event, n *learn.Need) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := told{e.Op, e.Path, e.Rule}
+	key := toldBy(e)
 	if _, known := m.index[key]; known {
 		return // another thread was faster
 	}

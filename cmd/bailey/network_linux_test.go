@@ -52,8 +52,9 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 type world struct {
 	*bench
 	mu        sync.Mutex
-	questions []string // names the name server was asked for
-	served    []string // "METHOD host:port path" of requests, or the address of a connection
+	questions []string      // names the name server was asked for
+	slow      chan struct{} // an answer to /slow waits for this
+	served    []string      // "METHOD host:port path" of requests, or the address of a connection
 	ca        string
 }
 
@@ -104,6 +105,11 @@ func (w *world) answer(rw http.ResponseWriter, r *http.Request) {
 	w.note(&w.served, r.Method+" "+r.Host+" "+r.URL.Path)
 	if strings.HasPrefix(r.URL.Path, "/files/") {
 		http.StripPrefix("/files/", http.FileServer(http.Dir(filepath.Join(w.home, "files")))).ServeHTTP(rw, r)
+		return
+	}
+	if r.URL.Path == "/slow" {
+		<-w.slow
+		fmt.Fprint(rw, "slowly")
 		return
 	}
 	if r.URL.Path == "/header" {
@@ -205,6 +211,16 @@ func plainly(argv ...string) []string {
 		out = append(out, "-u", name)
 	}
 	return append(out, argv...)
+}
+
+// keep gives the world a keeper of its own.
+func (w *world) keep(t *testing.T) {
+	t.Helper()
+	runtime := filepath.Join(w.home, "run")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.env = append(w.env, "XDG_RUNTIME_DIR="+runtime)
 }
 
 func (w *world) under(policy string, argv ...string) result {
@@ -406,11 +422,7 @@ func TestTheGateStartsWithTheFirstConnection(t *testing.T) {
 func TestKeptSandboxesHaveAGateOfTheirOwn(t *testing.T) {
 	testenv.Requires(t, testenv.Program("curl"))
 	inWorld(t, func(t *testing.T, w *world) {
-		runtime := filepath.Join(w.home, "run")
-		if err := os.Mkdir(runtime, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		w.env = append(w.env, "XDG_RUNTIME_DIR="+runtime)
+		w.keep(t)
 		defer w.run("box", "stop", "--all")
 		policy := granting(`"allowedDomains": ["good.example"]`)
 		for _, name := range []string{"one", "two", "one"} {

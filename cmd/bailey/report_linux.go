@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
@@ -22,6 +23,9 @@ type report struct {
 	sandbox string
 	dir     string   // paths below it are shown relative to it
 	monitor *monitor // if not nil, it tells about denials as they happen
+	// connections are those that the network gate let through, and refused those
+	// that it did not.
+	connections, refused atomic.Int64
 }
 
 func (r *report) begin() {
@@ -56,12 +60,21 @@ func (r *report) network(e *event.Event) {
 	r.once.Do(r.begin)
 	e.Sandbox = r.sandbox
 	r.audit.Emit(e)
-	switch {
-	case e.Kind != event.Deny:
-	case r.monitor != nil:
-		r.monitor.denied(e)
-	default:
-		r.fold.Emit(e)
+	r.count(e)
+	if r.monitor != nil {
+		r.monitor.network(e)
+		return
+	}
+	r.fold.Emit(e) // what it denied
+}
+
+// count counts connections, for --stats.
+func (r *report) count(e *event.Event) {
+	switch e.Kind {
+	case event.Connection:
+		r.connections.Add(int64(max(e.Count, 1)))
+	case event.Deny:
+		r.refused.Add(int64(max(e.Count, 1)))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/limits"
+	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/signals"
@@ -24,15 +26,20 @@ type prepared struct {
 	tty     *terminal.Session
 	report  report
 	net     counters
-	gate    *gate.Gate
+	account account
 	started bool // the command ran
+	// refused, if not nil, is called when the machine refuses to build the sandbox.
+	refused func(error) int
 }
 
 // prepare begins the part of a sandbox that no policy changes, so that it is
 // made while this process reads and compiles the policy.
 func prepare(r *request, log *trace.Log) (*prepared, error) {
-	o := native.Options{Streams: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Trace: log}
+	o := native.Options{Streams: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Trace: log, Account: r.stats}
 	p := &prepared{}
+	if r.stats {
+		p.account.begun = time.Now()
+	}
 	if r.monitor {
 		p.report.monitor = newMonitor(&p.report, r.json)
 		o.Observe = p.report.monitor.observe
@@ -53,6 +60,9 @@ func (p *prepared) begin(o native.Options) (err error) {
 	return err
 }
 
+// foresee has what can be known of the network begun as well.
+func (p *prepared) foresee(from policy.Policy) { p.embryo.Foresee(spec.Foresee(from)) }
+
 func (p *prepared) abandon() { p.embryo.Abandon() }
 
 // run runs a Spec to its end and returns the exit status.
@@ -63,23 +73,30 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 			return fail(err)
 		}
 	}
-	program := ""
-	if s.Gate != nil {
-		var err error
-		if program, err = gate.Program(); err != nil {
-			p.abandon()
-			return fail(err)
-		}
+	g, err := gate.Prepare(s)
+	if err != nil {
+		p.abandon()
+		return fail(err)
 	}
+	r.tell(g.Chosen())
 	proc, err := p.embryo.Start(s)
 	if err != nil {
+		g.Close()
+		if p.refused != nil {
+			return p.refused(err)
+		}
 		return startFailed(s, err)
 	}
 	p.started = true
-	if s.Gate != nil {
-		if err := p.openGate(r, program, s, proc); err != nil {
-			say(tagError, err.Error())
-		}
+	p.begins(s, proc)
+	if proc.Uncaptured && !r.settledQuiet() {
+		say(tagWarning, "this kernel cannot capture connections (nftables): only programs that use the proxy variables get out")
+	}
+	if g.Asks() {
+		g.Ask = newAsker(r, p.tty, true, func() { _ = proc.Signal(unix.SIGWINCH) }).askFunc()
+	}
+	if err := g.Attend(proc, p.report.network); err != nil {
+		say(tagError, err.Error())
 	}
 	// From here on the command runs. What follows happens beside it and adds
 	// nothing to its start; a signal before this ends everything, as it would
@@ -88,22 +105,11 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 		p.net = openCounters(proc.Pid)
 	}
 	state, expired := follow(proc, forwardTo(proc), p.tty, proc.Terminal, s.TimeoutMillis)
-	if p.gate != nil {
-		p.gate.Close() // it tells what it has still to tell
-	}
+	g.Close() // it tells what it has still to tell
 	if proc.Err != nil {
 		say(tagError, proc.Err.Error())
 	}
 	return p.conclude(r, state, expired, s.TimeoutMillis)
-}
-
-// openGate has the network gate started when the first connection wants it.
-func (p *prepared) openGate(r *request, program string, s *spec.Spec, proc *native.Process) error {
-	if proc.Uncaptured && !r.settledQuiet() {
-		say(tagWarning, "this kernel cannot capture connections (nftables): only programs that use the proxy variables get out")
-	}
-	p.gate = gate.New(program, s.Gate.Config, proc.Listeners, p.report.network)
-	return p.gate.Attend(proc)
 }
 
 // process is a command that runs.
@@ -155,7 +161,15 @@ func (p *prepared) conclude(r *request, state native.State, expired bool, millis
 	if r.settledDebug() {
 		say(tagNote, "the command ended: "+describeState(state))
 	}
-	return exitStatus(state, expired, millis)
+	hits := p.tellLimits()
+	if expired {
+		p.report.limit(limits.Hit{Name: "timeout"})
+	}
+	status := exitStatus(state, expired, millis)
+	if r.stats && p.account.used != nil {
+		p.tellStats(r, p.stats(hits, expired, status))
+	}
+	return status
 }
 
 // wait returns how the command ended. When it stops, this process stops.

@@ -7,16 +7,21 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/trace"
 )
 
 // prepared is what a runtime for this system would need.
-type prepared struct{}
+type prepared struct {
+	refused func(error) int
+}
 
 func prepare(*request, *trace.Log) (*prepared, error) {
 	return nil, errors.New("this version has no runtime for " + runtime.GOOS + "; nothing ran")
 }
+
+func (*prepared) foresee(policy.Policy) {}
 
 func (*prepared) abandon() {}
 

@@ -18,6 +18,7 @@ type verb struct {
 	// command says that what follows is a command, with flags of its own, and
 	// isWhole, if not nil, that what follows these words is one.
 	command bool
+	agents  bool // that command may be an agent
 	isWhole func(words []string) bool
 	words   []string // what completes the first argument
 	flags   []flag
@@ -29,7 +30,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{name: "shell", text: "a shell in the sandbox", run: runShell},
-		{name: "explain", args: "[--json] [-- CMD…]", text: "what a command would get, and why", command: true, run: runExplain, flags: []flag{
+		{name: "explain", args: "[--json] [-- CMD…]", text: "what a command would get, and why", command: true, agents: true, run: runExplain, flags: []flag{
 			{"json", "", "", "print the compiled form, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
 		}},
 		{name: "learn", args: "[--write] [--prove] [--save FILE | --merge FILE] -- CMD…", text: "run a command observed, and propose a policy for it", command: true, run: runLearn, flags: []flag{
@@ -47,8 +48,12 @@ func verbs() []verb {
 			{"list", "", "", "list the files that are trusted", hintNone, func(r *request, _ string) error { r.list = true; return nil }},
 			{"revoke", "", "FILE", "trust this file no longer", hintFile, func(r *request, v string) error { return setOnce(&r.revoke, v) }},
 		}},
+		doctorVerb(),
+		importVerb(),
+		hooksVerb(),
 		logVerb(),
 		{name: "presets", args: "[show NAME]", text: "policies that come with Bailey", words: []string{"show"}, run: runPresets},
+		{name: "bench", args: "compare|show|page …", text: "what the harness measured, and whether a build is slower", command: true, words: []string{"compare", "show", "page"}, run: runBench},
 		{name: "completion", args: "bash|zsh|fish", text: "completions for a shell", words: []string{"bash", "zsh", "fish"}, run: runCompletion},
 		{name: "man", text: "the manual page, as roff", run: runMan},
 		{name: "help", args: "[VERB]", text: "this text", run: runHelp},
@@ -61,7 +66,7 @@ func verbs() []verb {
 // isVerb decides without the table, which the way to a command never needs.
 func isVerb(name string) bool {
 	switch name {
-	case "shell", "explain", "audit", "learn", "config", "trust", "log", "presets", "completion", "man", "help", "version", "box", "ws":
+	case "shell", "explain", "audit", "bench", "doctor", "learn", "config", "trust", "hooks", "import", "log", "presets", "completion", "man", "help", "version", "box", "ws":
 		return true
 	}
 	return false
@@ -129,7 +134,7 @@ func runPresets(r *request) int {
 	case len(r.args) == 0:
 		text := ""
 		for _, name := range policy.PresetNames() {
-			text += fmt.Sprintf("%-12s %s\n", name, policy.PresetSummary(name))
+			text += fmt.Sprintf("%-17s %s\n", name, policy.PresetSummary(name))
 		}
 		return answer(text)
 	case len(r.args) == 2 && r.args[0] == "show":

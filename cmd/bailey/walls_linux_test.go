@@ -4,60 +4,30 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"runtime"
-	"strconv"
-	"strings"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
-// filterVariable makes the test binary a launcher: it refuses one system call
-// and then executes its arguments. The value is "NUMBER:ERRNO".
-const filterVariable = "BAILEY_TEST_REFUSE"
-
 func TestMain(m *testing.M) {
-	if v := os.Getenv(filterVariable); v != "" {
-		refuseAndExec(v)
-	}
+	testenv.RefuseAndExec()
 	os.Exit(m.Run())
-}
-
-func refuseAndExec(value string) {
-	os.Unsetenv(filterVariable)
-	number, errno, _ := strings.Cut(value, ":")
-	nr, _ := strconv.Atoi(number)
-	no, _ := strconv.Atoi(errno)
-	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(nr)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0x00050000 | uint32(no)}, // SECCOMP_RET_ERRNO
-		{Code: unix.BPF_RET | unix.BPF_K, K: 0x7fff0000},              // SECCOMP_RET_ALLOW
-	}
-	runtime.LockOSThread()
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		panic(err)
-	}
-	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&fprog)), 0, 0); err != nil {
-		panic(err)
-	}
-	panic(unix.Exec(os.Args[1], os.Args[1:], os.Environ()))
 }
 
 // withRefused runs bailey where one system call fails.
 func (b *bench) withRefused(nr int, errno unix.Errno, args ...string) result {
 	b.t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	cmd := exec.Command(self, append([]string{testenv.Binary(b.t, "bailey")}, args...)...)
-	cmd.Env = append(b.env, filterVariable+"="+strconv.Itoa(nr)+":"+strconv.Itoa(int(errno)))
-	return b.collect(cmd)
+	return b.collect(b.filtered(testenv.Refusal(nr, errno), args...))
+}
+
+// filtered is bailey under the filter of a value; see package testenv.
+func (b *bench) filtered(value string, args ...string) *exec.Cmd {
+	b.t.Helper()
+	cmd := testenv.Refused(b.t, value, append([]string{testenv.Binary(b.t, "bailey")}, args...)...)
+	cmd.Dir, cmd.Env = b.dir, append(b.env, testenv.RefuseVariable(value))
+	return cmd
 }
 
 // withSetting runs bailey in a user namespace of its own after a line of shell
@@ -131,7 +101,7 @@ func TestMissingWallIsNamedWithCauseAndFix(t *testing.T) {
 			[]string{"wall that is missing: mount namespace", "Linux 5.12"},
 		},
 	} {
-		got := c.got("-c", "echo escaped >out; echo ran")
+		got := c.got("--runtime", "native", "-c", "echo escaped >out; echo ran")
 		if _, err := os.Stat(b.dir + "/out"); err == nil {
 			t.Errorf("%s: the command ran", c.name)
 		}

@@ -1,11 +1,13 @@
 // Command baileyd keeps sandboxes that stay. The command bailey starts it when
-// the first one is wanted, and it ends with the last.
+// the first one is wanted, and it ends with the last. It is also where verbs of
+// the command are that need more than a command should link.
 package main
 
 import (
 	"io"
 	"os"
 
+	"github.com/bailey-sandbox/bailey/internal/doctor"
 	"github.com/bailey-sandbox/bailey/internal/version"
 )
 
@@ -13,6 +15,7 @@ const help = `baileyd keeps sandboxes that stay between commands. There is nothi
 by hand: the command bailey does, for the first "bailey --keep NAME -- CMD".
 
   baileyd keeper      keep sandboxes, for who hands over a socket
+  baileyd doctor      what "bailey doctor" runs
   baileyd --version   print the version
   baileyd --help      print this text
 `
@@ -25,6 +28,15 @@ func main() {
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "bench" {
+		return runBench(args[1:], stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == "doctor" {
+		return doctor.Main(args[1:], os.Stdin, stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == doctor.ProbeWord {
+		return doctor.Probe(args[1:], stdout)
+	}
 	word := ""
 	if len(args) == 1 {
 		word = args[0]

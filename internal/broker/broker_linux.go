@@ -38,6 +38,7 @@ type Broker struct {
 	workers   atomic.Int32 // threads that answer
 	beside    atomic.Int32 // calls that are performed on threads of their own
 	users     atomic.Int32 // who may still use the descriptors
+	together  atomic.Bool  // threads share their working directory and file mode mask
 	endsAlone bool         // the kernel ends the wait for a call when none can come
 	turn      sync.Mutex   // held by the one that waits, unless endsAlone
 	wake      int          // readable once Close was called, unless endsAlone
@@ -79,6 +80,11 @@ type Options struct {
 	// Started, if not nil, is called once before calls are answered on threads of
 	// their own.
 	Started func()
+	// Alone says that the sandbox is made of nothing but Landlock and a filter, so
+	// that it is in the same file tree as everybody. Then attributes of files are
+	// changed by the broker itself, and where its threads cannot have a file mode
+	// mask of their own it takes that of the whole program.
+	Alone bool
 }
 
 // New is the broker of a sandbox whose first process is pid. Listen must follow.
@@ -379,7 +385,12 @@ func (b *Broker) isEnded() bool {
 // do anything else afterwards.
 func (b *Broker) newWorker() (*worker, error) {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return nil, fmt.Errorf("unshare the file system attributes of a thread: %w", err)
+		// Filters of containers often refuse the call whatever it is to do. Then the
+		// whole program has the broker's mask, and no socket gets a name.
+		if !b.options.Alone {
+			return nil, fmt.Errorf("unshare the file system attributes of a thread: %w", err)
+		}
+		b.together.Store(true)
 	}
 	unix.Umask(0)
 	if err := dropCapabilities(); err != nil {

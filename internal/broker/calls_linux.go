@@ -347,7 +347,7 @@ func (w *worker) truncate(n *notification, name uint64, size int64) answer {
 	if errno != 0 {
 		return refuse(errno)
 	}
-	if rule := w.judge(writing, -1, p); rule != nil && w.rules.inArea(p) {
+	if rule := w.judge(writing, -1, p); rule != nil && (w.options.Alone || w.rules.inArea(p)) {
 		return w.denied(n, "truncate", p, rule)
 	}
 	switch typeOf(fd) {

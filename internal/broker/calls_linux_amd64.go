@@ -49,3 +49,13 @@ var oldLooks = []look{
 	{nr: unix.SYS_RENAME, op: "rename", dirfd: -1, name: 0, flags: -1, write: true, gone: true},
 	{nr: unix.SYS_RENAME, op: "rename", dirfd: -1, name: 1, flags: -1, write: true},
 }
+
+// oldModeOf and oldOwnerOf are modeOf and ownerOf for calls that other
+// architectures never had.
+func oldModeOf(n *notification) (uint32, bool) {
+	return uint32(n.args[1]) & 0o1777, n.nr == unix.SYS_CHMOD
+}
+
+func oldOwnerOf(n *notification) (uid, gid int, ok bool) {
+	return int(int32(n.args[1])), int(int32(n.args[2])), n.nr == unix.SYS_CHOWN || n.nr == unix.SYS_LCHOWN
+}

@@ -75,7 +75,7 @@ func (w *worker) change(n *notification, dirfd, name uint64, follow bool) answer
 	}
 	abs, errno := w.absolute(n, dirfd, text)
 	if errno != 0 {
-		return unjudged(errno)
+		return w.unjudgedChange(errno)
 	}
 	flags := uint64(unix.O_NOFOLLOW)
 	if follow {
@@ -83,7 +83,7 @@ func (w *worker) change(n *notification, dirfd, name uint64, follow bool) answer
 	}
 	fd, errno := w.openInside(abs, flags)
 	if errno != 0 {
-		return unjudged(errno)
+		return w.unjudgedChange(errno)
 	}
 	defer func() { _ = unix.Close(fd) }()
 	return w.judgeChange(n, fd)
@@ -93,7 +93,7 @@ func (w *worker) change(n *notification, dirfd, name uint64, follow bool) answer
 func (w *worker) changeOpen(n *notification, fd uint64) answer {
 	behind, errno := w.openOf(n, int(int32(fd)))
 	if errno != 0 {
-		return pass
+		return w.unjudgedChange(errno)
 	}
 	defer func() { _ = unix.Close(behind) }()
 	return w.judgeChange(n, behind)
@@ -102,10 +102,10 @@ func (w *worker) changeOpen(n *notification, fd uint64) answer {
 func (w *worker) judgeChange(n *notification, fd int) answer {
 	path, errno := w.realPath(fd)
 	if errno != 0 {
-		return unjudged(errno)
+		return w.unjudgedChange(errno)
 	}
 	if rule := w.judge(writing, -1, path); rule != nil {
 		return w.denied(n, "change", path, rule)
 	}
-	return pass
+	return w.changed(n, fd)
 }

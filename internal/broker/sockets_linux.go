@@ -138,6 +138,9 @@ func (w *worker) bind(n *notification) answer {
 	if done := w.judged(n, "bind", &s); done != nil {
 		return *done
 	}
+	if w.together.Load() {
+		return refuse(unix.EACCES)
+	}
 	fd, errno := w.socketOf(n)
 	if errno != 0 {
 		return refuse(errno)

@@ -52,6 +52,7 @@ const (
 	OpChange   Op = "change" // of attributes
 	OpStat     Op = "stat"
 	OpConnect  Op = "connect"
+	OpAccept   Op = "accept" // of a connection from the host
 	OpExec     Op = "exec"
 	OpCall     Op = "call" // any other, refused because something failed
 )

@@ -19,7 +19,10 @@ type Filter struct {
 	Process string
 	// Path is a pattern such as /work/** or **/.env. If it does not begin with
 	// a slash it may match below any directory.
-	Path  string
+	Path string
+	// Host is a host, "*.suffix" for those below it, or "*" for any: then only
+	// events of the network are wanted. An address is a host too.
+	Host  string
 	Since time.Time
 }
 
@@ -27,6 +30,9 @@ type Filter struct {
 func (f *Filter) Check() error {
 	if f.Path != "" && !doublestar.ValidatePattern(f.Path) {
 		return fmt.Errorf("%s is not a pattern; for example: '**/.env'", plain.Word(f.Path))
+	}
+	if rest := strings.TrimPrefix(f.Host, "*."); f.Host != "*" && strings.Contains(rest, "*") {
+		return fmt.Errorf("%s is not a pattern for hosts; for example: '*.example.com'", plain.Word(f.Host))
 	}
 	return nil
 }
@@ -40,7 +46,14 @@ func (f *Filter) Match(e *Event) bool {
 		e.Time.Before(f.Since):
 		return false
 	}
-	return f.Path == "" || matchPath(f.Path, e.Path)
+	return (f.Path == "" || matchPath(f.Path, e.Path)) && (f.Host == "" || matchHost(f.Host, e.Host) || matchHost(f.Host, e.Address))
+}
+
+func matchHost(pattern, host string) bool {
+	if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
+		return host != "" && len(host) >= len(suffix) && strings.EqualFold(host[len(host)-len(suffix):], suffix)
+	}
+	return strings.EqualFold(pattern, host)
 }
 
 func matchPath(pattern, path string) bool {

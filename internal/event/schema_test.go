@@ -60,7 +60,7 @@ func TestSchemaHasTheKeysAndTypesOfEvent(t *testing.T) {
 	if got, want := s.Properties["kind"].Enum, anys(Kinds()...); !reflect.DeepEqual(got, want) {
 		t.Errorf("kinds: got %v, want %v", got, want)
 	}
-	ops := anys(OpOpen, OpCreate, OpRename, OpLink, OpMkdir, OpSymlink, OpMknod, OpBind, OpTruncate, OpRemove, OpChange, OpStat, OpConnect, OpExec, OpCall)
+	ops := anys(OpOpen, OpCreate, OpRename, OpLink, OpMkdir, OpSymlink, OpMknod, OpBind, OpTruncate, OpRemove, OpChange, OpStat, OpConnect, OpAccept, OpExec, OpCall)
 	if got := s.Properties["op"].Enum; !reflect.DeepEqual(got, ops) {
 		t.Errorf("ops: got %v, want %v", got, ops)
 	}

@@ -19,17 +19,22 @@ const (
 )
 
 // question is what a person is asked about: a host, and a port if it is not one
-// of the web's.
+// of the web's. Rules that ask for different things ask by themselves.
 type question struct {
 	host hostname.Host
 	port uint16 // 0: those of the web
+	rule string // what asks
 }
 
-func questionFor(q rules.Query) question {
+func questionFor(q rules.Query, r *config.Rule) question {
+	asked := question{host: q.Host, port: q.Port}
 	if q.Port == httpPort || q.Port == httpsPort {
-		return question{host: q.Host}
+		asked.port = 0
 	}
-	return question{q.Host, q.Port}
+	if r != nil {
+		asked.rule = r.Name
+	}
+	return asked
 }
 
 // asker asks each question once, however many connections wait for the answer,
@@ -49,6 +54,7 @@ type pending struct {
 	waiting  int
 	answered chan struct{} // closed with the answer
 	allowed  bool
+	err      error // nobody could be asked
 }
 
 func newAsker(control *config.Conn) *asker {
@@ -57,7 +63,9 @@ func newAsker(control *config.Conn) *asker {
 
 var errNoAnswer = errors.New("nobody answered")
 
-func (a *asker) ask(ctx context.Context, q question) (bool, error) {
+// ask returns what a person says. Of several who ask the same, the first says
+// which rule and which process it is about.
+func (a *asker) ask(ctx context.Context, q question, rule *config.Rule, pid func() int) (bool, error) {
 	if a.control == nil {
 		return false, errNoAnswer
 	}
@@ -70,7 +78,8 @@ func (a *asker) ask(ctx context.Context, q question) (bool, error) {
 	}
 	defer a.leave(q, p)
 	if first {
-		if err := a.control.Send(config.Message{Type: config.Question, ID: p.id, Host: q.host.String(), Port: q.port}); err != nil {
+		m := config.Message{Type: config.Question, ID: p.id, Host: q.host.String(), Port: q.port, Rule: rule, Pid: pid()}
+		if err := a.control.Send(m); err != nil {
 			return false, err
 		}
 	}
@@ -78,7 +87,7 @@ func (a *asker) ask(ctx context.Context, q question) (bool, error) {
 	defer cancel()
 	select {
 	case <-p.answered:
-		return p.allowed, nil
+		return p.allowed, p.err
 	case <-ctx.Done():
 		return false, errNoAnswer
 	}
@@ -133,8 +142,13 @@ func (a *asker) answer(m config.Message) {
 		if p.id != m.ID {
 			continue
 		}
-		p.allowed = m.Decision != config.Refusing
-		if m.Decision != config.Once {
+		switch m.Decision {
+		case config.Once:
+			p.allowed = true
+		case config.Unanswered:
+			p.err = errNoAnswer
+		default:
+			p.allowed = m.Decision == config.ForRun
 			a.settled[q] = p.allowed
 		}
 		delete(a.pending, q)

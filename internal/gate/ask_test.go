@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -194,4 +195,62 @@ func TestWithoutAPersonAQuestionIsADenial(t *testing.T) {
 		t.Error("the name got an address")
 	}
 	w.untouched("a question that nobody can answer")
+}
+
+func TestQuestionsSayWhatAsks(t *testing.T) {
+	p, with := withPerson(t)
+	w := newWorld(t, `{"network": {"allowedDomains": ["allowed.example"], "rules": [
+		{"host": "allowed.example", "methods": ["POST"], "action": "ask"},
+		{"host": "allowed.example", "methods": ["PUT"], "action": "ask"}]}}`, with)
+	w.place(80, addressOf(echo(t)))
+	send := func(method string) int {
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://allowed.example/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := w.client(w.http, nil).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		return a.StatusCode
+	}
+	if got := send("GET"); got != 200 {
+		t.Errorf("GET: got %d", got)
+	}
+	p.silent(t, "what is granted")
+	for i, c := range []struct {
+		method, decision string
+		want             int
+	}{{"POST", config.ForRun, 200}, {"PUT", config.Unanswered, 403}, {"PUT", config.Refusing, 403}} {
+		go func() {
+			q := p.next(t)
+			if q.Rule == nil || q.Rule.Methods[0] != c.method {
+				t.Errorf("%d: asked %+v", i, q)
+			}
+			w.Answer(config.Message{Type: config.Answer, ID: q.ID, Decision: c.decision})
+		}()
+		if got := send(c.method); got != c.want {
+			t.Errorf("%d: %s: got %d, want %d", i, c.method, got, c.want)
+		}
+	}
+	// What is settled is not asked again.
+	if post, put := send("POST"), send("PUT"); post != 200 || put != 403 {
+		t.Errorf("got %d and %d", post, put)
+	}
+	p.silent(t, "what is settled")
+}
+
+func TestQuestionIsWithdrawnWhenTheClientGoes(t *testing.T) {
+	p, with := withPerson(t)
+	w := newWorld(t, asking, with)
+	c := dialGate(t, w.http)
+	if _, err := c.Write([]byte("GET http://new.allowed.example/ HTTP/1.1\r\nHost: new.allowed.example\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	q := p.next(t)
+	c.Close()
+	if gone := p.next(t); gone.Type != config.Withdrawn || gone.ID != q.ID {
+		t.Errorf("got %+v", gone)
+	}
 }

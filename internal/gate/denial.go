@@ -115,6 +115,7 @@ const (
 	httpPort  = 80
 	httpsPort = 443
 	sshPort   = 22
+	dnsPort   = 53
 )
 
 func schemeName(s rules.Scheme) string {

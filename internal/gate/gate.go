@@ -30,6 +30,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/gate/authority"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/gate/nameserver"
+	"github.com/bailey-sandbox/bailey/internal/gate/owner"
 	"github.com/bailey-sandbox/bailey/internal/gate/relay"
 	"github.com/bailey-sandbox/bailey/internal/gate/rules"
 )
@@ -47,6 +48,9 @@ type Options struct {
 	// Destination says where a redirected connection was meant to go; nil: the
 	// kernel knows.
 	Destination func(*net.TCPConn) (netip.AddrPort, error)
+	// Peers is a socket that tells whose connections are whose; see
+	// config.RolePeers. It is needed if Config.Process is set.
+	Peers *os.File
 	// Getenv looks up variables for credentials; nil: those of this process.
 	Getenv func(string) string
 }
@@ -60,9 +64,11 @@ type Gate struct {
 	pool    *nameserver.Pool
 	server  *nameserver.Server
 	asker   *asker
+	owners  *owner.Finder // nil: nobody asks for them
 	slots   chan struct{} // as many as connections are allowed at once
 	current atomic.Pointer[state]
 
+	rejected    rejections
 	authorities sync.Map // by directory: func() (*authority.Authority, error)
 
 	ctx    context.Context // ends with Close
@@ -107,7 +113,7 @@ func New(o Options) (*Gate, error) {
 		asker: newAsker(o.Control), ctx: ctx, cancel: cancel, open: map[net.Conn]struct{}{},
 	}
 	g.server = &nameserver.Server{Pool: g.pool, Lookup: g.lookup}
-	if err := g.Reload(o.Config); err != nil {
+	if err := errors.Join(g.Reload(o.Config), g.findOwners()); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -146,13 +152,23 @@ func (g *Gate) Serve(role config.Role, l net.Listener) error {
 		config.RoleHTTP:   (*session).serveProxy,
 		config.RoleSOCKS:  (*session).serveSOCKS,
 		config.RoleMixed:  (*session).serveMixed,
-		config.RoleUnix:   (*session).serveMixed,
+		config.RoleUnix:   (*session).serveUnix,
 		config.RoleTCP:    (*session).serveRedirected,
 		config.RoleDNSTCP: (*session).serveNames,
 	}[role]
 	if !ok {
 		return fmt.Errorf("no connections come as %q", role)
 	}
+	return g.accept(role, l, serve)
+}
+
+// accept serves each connection of a listener by itself, until that or the gate
+// is closed.
+func (g *Gate) accept(role config.Role, l net.Listener, serve func(*session)) error {
+	if !g.enter(func() {}) {
+		return l.Close()
+	}
+	defer g.wait.Done() // by then nobody listens any more
 	stop := context.AfterFunc(g.ctx, func() { l.Close() })
 	defer stop()
 	for {

@@ -15,7 +15,10 @@ import (
 )
 
 // serveProxy is an HTTP proxy for one connection.
-func (s *session) serveProxy() {
+func (s *session) serveProxy() { s.serveRequests((*head.Request).ProxyTarget) }
+
+// serveRequests passes requests on to wherever each of them goes.
+func (s *session) serveRequests(target func(*head.Request) (head.Authority, string, error)) {
 	h := &exchange{session: s, client: s.client, scheme: rules.HTTP}
 	defer h.hangUp()
 	h.serve(func(q *head.Request) bool {
@@ -23,7 +26,7 @@ func (s *session) serveProxy() {
 			s.serveConnect(q)
 			return false
 		}
-		to, local, err := q.ProxyTarget()
+		to, local, err := target(q)
 		if err != nil {
 			return h.refuseTarget(q, rules.Query{}, err)
 		}
@@ -182,7 +185,7 @@ func (h *exchange) refuse(q *head.Request, err error) bool {
 // the connection leads. Who sends such a thing may be up to something.
 func (h *exchange) refuseTarget(r *head.Request, q rules.Query, err error) bool {
 	q.Method = r.Method
-	h.gate.deny(&denial{query: q, reason: err.Error(), rule: "one connection, one host: " + err.Error()})
+	h.emit((&denial{query: q, reason: err.Error(), rule: "one connection, one host: " + err.Error()}).event())
 	return h.refuse(r, err)
 }
 

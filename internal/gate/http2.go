@@ -42,6 +42,12 @@ func (t *tunnel) runHTTP2(q rules.Query) error {
 	return errReported
 }
 
+// streamLimits bound what one connection may have the gate hold for somebody who
+// does not read: net/http's own limit for answers is 4 MB for each of hundreds of
+// streams, so that a client could have the gate hold as much memory as it likes.
+// One stream must still be fast to a server that is far away.
+var streamLimits = http.HTTP2Config{MaxReceiveBufferPerConnection: 4 << 20, MaxReceiveBufferPerStream: 2 << 20, MaxConcurrentStreams: 128}
+
 // serveHTTP2 serves one connection in HTTP/2. Framing, streams and flow control
 // are net/http's on both sides; each request is decided here.
 func (t *tunnel) serveHTTP2(client net.Conn, q rules.Query, up *leg, dial func() (*leg, error)) {
@@ -55,7 +61,7 @@ func (t *tunnel) serveHTTP2(client net.Conn, q rules.Query, up *leg, dial func()
 	protocols.SetUnencryptedHTTP2(q.Scheme == rules.HTTP)
 	closed := make(chan struct{})
 	server := &http.Server{
-		Handler: h, Protocols: &protocols, ErrorLog: silence,
+		Handler: h, Protocols: &protocols, ErrorLog: silence, HTTP2: &streamLimits,
 		ReadHeaderTimeout: greetingTime, IdleTimeout: keepAliveTime, MaxHeaderBytes: int(t.limits.HeaderBytes),
 		BaseContext: func(net.Listener) context.Context { return t.ctx },
 		ConnState: func(_ net.Conn, s http.ConnState) {
@@ -130,7 +136,7 @@ func (h *streams) transport() http.RoundTripper {
 	protocols.SetUnencryptedHTTP2(h.query.Scheme == rules.HTTP)
 	h.base = &http.Transport{
 		DialContext: connect, DialTLSContext: connect, Protocols: &protocols, ForceAttemptHTTP2: true,
-		DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHead, IdleConnTimeout: keepAliveTime,
+		HTTP2: &streamLimits, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHead, IdleConnTimeout: keepAliveTime,
 	}
 	return h.base
 }

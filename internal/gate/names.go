@@ -18,7 +18,10 @@ func (g *Gate) lookup(ctx context.Context, host hostname.Host) nameserver.Outcom
 	v := s.rules.Foresee(q)
 	switch {
 	case v.Action == config.Deny, v.Action == config.Ask && !s.config.CanAsk:
-		g.deny(explain(s.rules, q, v))
+		e := explain(s.rules, q, v).event()
+		p := g.lookerUp(nameserver.ClientOf(ctx))
+		e.Pid, e.Process = p.Pid, p.Name
+		g.emit(e)
 		return nameserver.Refused
 	case v.Action != config.Allow || s.upstream.choose(rules.HTTPS, host, httpsPort) != nil:
 		return nameserver.Found

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -60,9 +61,15 @@ func (s *session) act(q rules.Query, v rules.Verdict) (grant, error) {
 	return grant{}, explain(s.rules, q, v)
 }
 
-// overrides are fields by which some servers let a request have another method
-// than it says.
-var overrides = []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"}
+// Fields by which some servers let a request have another method, or another
+// path, than it says.
+var (
+	methodFields = []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"}
+	pathFields   = []string{"X-Original-URL", "X-Rewrite-URL"}
+)
+
+// maxReadings is in how many ways a request may be meant.
+const maxReadings = 16
 
 // decideRequest decides about a request, as whatever the server may take it for.
 // The passage has its host, port, scheme and method, and gets its path and the
@@ -81,22 +88,65 @@ func (s *session) decideRequest(p *passage, local string, fields func(name strin
 		return err
 	}
 	p.grant = g
-	for _, name := range overrides {
-		for _, method := range fields(name) {
-			q := p.query
-			q.Method = strings.ToUpper(method)
-			if _, err := s.permit(q); err != nil {
-				return err
-			}
+	readings, err := otherReadings(p.query, fields)
+	if err != nil {
+		return err
+	}
+	for _, q := range readings {
+		if _, err := s.permit(q); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// otherReadings are what a request may be taken for besides what it says.
+func otherReadings(said rules.Query, fields func(name string) []string) ([]rules.Query, error) {
+	methods, paths := []string{said.Method}, []*rules.Path{said.Path}
+	for _, name := range methodFields {
+		for _, method := range fields(name) {
+			methods = append(methods, strings.ToUpper(strings.TrimSpace(method)))
+		}
+	}
+	for _, name := range pathFields {
+		for _, text := range fields(name) {
+			path, err := rules.NewPath(pathOf(text))
+			if err != nil {
+				return nil, &head.Error{Status: http.StatusBadRequest, Text: name + ": " + err.Error()}
+			}
+			paths = append(paths, path)
+		}
+	}
+	if len(methods)*len(paths) > maxReadings {
+		return nil, &head.Error{Status: http.StatusBadRequest, Text: "the request says too often what it is"}
+	}
+	var out []rules.Query
+	for i, method := range methods {
+		for j, path := range paths {
+			if i+j > 0 {
+				q := said
+				q.Method, q.Path = method, path
+				out = append(out, q)
+			}
+		}
+	}
+	return out, nil
+}
+
+// pathOf is the path in a URL that may be whole or not.
+func pathOf(url string) string {
+	if _, rest, whole := strings.Cut(url, "://"); whole {
+		_, rest, _ = strings.Cut(rest, "/")
+		url = rest
+	}
+	path, _, _ := strings.Cut(strings.TrimSpace(url), "?")
+	return "/" + strings.TrimPrefix(path, "/")
+}
+
 // ask puts a question to a person, once for a connection.
 func (s *session) ask(q rules.Query, v rules.Verdict) error {
-	key := questionFor(q)
-	if s.asked[key] {
+	key := questionFor(q, v.Rule)
+	if s.wasAsked(key) {
 		return nil
 	}
 	d := explain(s.rules, q, v)
@@ -107,7 +157,10 @@ func (s *session) ask(q rules.Query, v rules.Verdict) error {
 		d.reason = "the policy asks, and nobody can be asked here"
 		return d
 	}
-	allowed, err := s.gate.asker.ask(s.ctx, key)
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	defer whenGone(s.client.Conn, cancel)()
+	allowed, err := s.gate.asker.ask(ctx, key, v.Rule, func() int { return s.process().Pid })
 	switch {
 	case err != nil:
 		d.reason = "nobody answered the question"
@@ -116,9 +169,17 @@ func (s *session) ask(q rules.Query, v rules.Verdict) error {
 		d.reason, d.rule = "refused when asked", "asked, and refused"
 		return d
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.asked == nil {
 		s.asked = map[question]bool{}
 	}
 	s.asked[key] = true
 	return nil
+}
+
+func (s *session) wasAsked(key question) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[key]
 }

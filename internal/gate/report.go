@@ -28,7 +28,7 @@ func (s *session) report(p *passage, err error) {
 	var d *denial
 	if errors.As(err, &d) {
 		d.path = p.path
-		s.gate.deny(d)
+		s.emit(d.event())
 		return
 	}
 	e := event.New(event.Connection)
@@ -40,10 +40,10 @@ func (s *session) report(p *passage, err error) {
 	e.BytesIn, e.BytesOut = p.in, p.out
 	e.Duration = time.Since(p.begin)
 	e.Rule, e.Where = p.grant.name()
-	s.gate.emit(e)
+	s.emit(e)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		limit := limitEvent("limits.idle")
 		limit.Host, limit.Port = e.Host, e.Port
-		s.gate.emit(limit)
+		s.emit(limit)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/gate/owner"
 	"github.com/bailey-sandbox/bailey/internal/gate/relay"
 	"github.com/bailey-sandbox/bailey/internal/gate/socks"
 )
@@ -21,9 +23,12 @@ type session struct {
 	gate    *Gate
 	ctx     context.Context
 	client  *wire
-	asked   map[question]bool // what a person allowed for this connection
-	expired atomic.Bool       // the limit on its time was met
-	idled   atomic.Bool       // the limit on its idle time was met
+	process func() owner.Process // who made it
+	expired atomic.Bool          // the limit on its time was met
+	idled   atomic.Bool          // the limit on its idle time was met
+
+	mu    sync.Mutex        // requests of HTTP/2 come side by side
+	asked map[question]bool // what a person allowed for this connection
 }
 
 // acceptFailed waits where descriptors are short, since accepting again at once
@@ -73,7 +78,7 @@ func (g *Gate) begin(role config.Role, c net.Conn, serve func(*session)) {
 func (g *Gate) serve(c net.Conn, serve func(*session)) {
 	ctx, cancel := context.WithCancel(g.ctx)
 	defer cancel()
-	s := &session{state: g.current.Load(), gate: g, ctx: ctx, client: newWire(c)}
+	s := &session{state: g.current.Load(), gate: g, ctx: ctx, client: newWire(c), process: g.clientOf(c)}
 	if total := s.limits.Total; total > 0 {
 		defer time.AfterFunc(total, func() {
 			s.expired.Store(true)
@@ -84,19 +89,25 @@ func (g *Gate) serve(c net.Conn, serve func(*session)) {
 	serve(s)
 	_ = c.Close()
 	if s.expired.Load() {
-		g.emit(limitEvent("limits.total"))
+		s.emit(limitEvent("limits.total"))
 	}
 }
 
 // track remembers a connection, so that Close can end it. It says false once
 // the gate is closed.
 func (g *Gate) track(c net.Conn) bool {
+	return g.enter(func() { g.open[c] = struct{}{} })
+}
+
+// enter has Close wait for one more, and for what is to be known by then. It says
+// false once the gate is closed.
+func (g *Gate) enter(remember func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ctx.Err() != nil {
 		return false
 	}
-	g.open[c] = struct{}{}
+	remember()
 	g.wait.Add(1)
 	return true
 }
@@ -139,8 +150,12 @@ func (g *Gate) emit(e *event.Event) {
 	g.events.Emit(e)
 }
 
-// deny records a denial.
-func (g *Gate) deny(d *denial) { g.emit(d.event()) }
+// emit records an event of this connection's process.
+func (s *session) emit(e *event.Event) {
+	p := s.process()
+	e.Pid, e.Process = p.Pid, p.Name
+	s.gate.emit(e)
+}
 
 // isTimeout says whether a deadline passed.
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -35,6 +35,9 @@ func (s speech) scheme() rules.Scheme {
 	return rules.TCP
 }
 
+// tlsHandshake is how a client of TLS begins.
+const tlsHandshake = 22
+
 // maxFirstLine bounds the line by which HTTP is told.
 const maxFirstLine = 8 << 10
 
@@ -50,8 +53,7 @@ func sniff(w *wire) (speech, hello.Hello, error) {
 	case err != nil:
 		return speechNone, hello.Hello{}, err
 	}
-	const handshake = 22
-	if b[0] == handshake {
+	if b[0] == tlsHandshake {
 		return sniffTLS(w)
 	}
 	said, err := sniffLine(w)

@@ -65,7 +65,7 @@ func (s *session) nameOf(host hostname.Host, port uint16) (_ hostname.Host, rele
 func (s *session) reportDenial(err error) {
 	var d *denial
 	if errors.As(err, &d) {
-		s.gate.deny(d)
+		s.emit(d.event())
 	}
 }
 
@@ -149,7 +149,7 @@ func (t *tunnel) serverMaySpeak() bool {
 		q := t.query
 		q.Scheme = scheme
 		v := t.rules.Decide(q)
-		if v.Action == config.Allow || v.Action == config.Proxy || v.Action == config.Ask && t.asked[questionFor(q)] {
+		if v.Action == config.Allow || v.Action == config.Proxy || v.Action == config.Ask && t.wasAsked(questionFor(q, v.Rule)) {
 			return true
 		}
 	}

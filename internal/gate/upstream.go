@@ -25,7 +25,8 @@ import (
 // upstream chooses the proxy through which a connection leaves. A nil one
 // chooses none.
 type upstream struct {
-	choice func(*url.URL) (*url.URL, error)
+	web   func(*url.URL) (*url.URL, error)
+	other func(*url.URL) (*url.URL, error) // what is neither HTTP nor on the port of HTTPS
 }
 
 // proxy is an upstream proxy. Its user and password are for the proxy, and for
@@ -49,8 +50,9 @@ func newUpstream(c config.Upstream) (*upstream, error) {
 			return nil, err
 		}
 	}
-	proxies := httpproxy.Config{HTTPProxy: cmp.Or(c.HTTP, c.All), HTTPSProxy: cmp.Or(c.HTTPS, c.All), NoProxy: c.NoProxy}
-	return &upstream{proxies.ProxyFunc()}, nil
+	web := httpproxy.Config{HTTPProxy: cmp.Or(c.HTTP, c.All), HTTPSProxy: cmp.Or(c.HTTPS, c.All), NoProxy: c.NoProxy}
+	other := httpproxy.Config{HTTPSProxy: cmp.Or(c.All, c.HTTPS), NoProxy: c.NoProxy}
+	return &upstream{web.ProxyFunc(), other.ProxyFunc()}, nil
 }
 
 // parseProxy reads a proxy. Its errors do not repeat the text, which may hold a
@@ -77,17 +79,19 @@ func proxyOf(u *url.URL) (*proxy, error) {
 	return p, nil
 }
 
-// choose returns the proxy for a host, nil for none. Whatever is not HTTP in the
-// clear goes where TLS goes.
+// choose returns the proxy for a host, nil for none.
 func (u *upstream) choose(scheme rules.Scheme, host hostname.Host, port uint16) *proxy {
 	if u == nil {
 		return nil
 	}
-	target := &url.URL{Scheme: "https", Host: host.Join(port)}
-	if scheme == rules.HTTP || scheme == 0 && port == httpPort {
-		target.Scheme = "http"
+	target, choice := &url.URL{Scheme: "https", Host: host.Join(port)}, u.other
+	switch {
+	case scheme == rules.HTTP || scheme == 0 && port == httpPort:
+		target.Scheme, choice = "http", u.web
+	case port == httpsPort:
+		choice = u.web
 	}
-	chosen, err := u.choice(target)
+	chosen, err := choice(target)
 	if err != nil || chosen == nil {
 		return nil
 	}

@@ -129,16 +129,23 @@ func (m machine) refusedInside(otherwise string) Diagnosis {
 	return Diagnosis{otherwise, "start bailey outside of the container or chroot, or allow it to make user namespaces there"}
 }
 
+// InContainer says whether this process runs in a container, as far as that can be
+// seen.
+func InContainer() bool { return machine(readSmall).inContainer() }
+
 func (m machine) inContainer() bool {
 	for _, file := range []string{"/proc/1/environ", "/proc/self/environ"} {
 		if strings.Contains("\x00"+m(file), "\x00container=") {
 			return true
 		}
 	}
-	// Engines unpack images below an overlay.
+	// Engines unpack images below an overlay, and mount files about the network.
 	for line := range strings.Lines(m("/proc/self/mountinfo")) {
-		if f := strings.Fields(line); len(f) > 4 && f[4] == "/" {
-			return strings.Contains(line, " - overlay ")
+		f := strings.Fields(line)
+		switch {
+		case len(f) < 5:
+		case f[4] == "/" && strings.Contains(line, " - overlay "), f[4] == "/etc/hostname":
+			return true
 		}
 	}
 	return false

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -37,7 +38,39 @@ func New() (*Facts, error) {
 		Dir:     dir,
 		Environ: os.Environ(),
 		Self:    self,
+
+		Companions: companions(self),
 	}}, nil
+}
+
+// companions are the programs that are started without a sandbox: beside this
+// one or, for programs that embed Bailey, where PATH has them.
+func companions(self string) []string {
+	if self == "" {
+		return nil
+	}
+	var list []string
+	for _, name := range []string{"bailey", "bailey-gate", "baileyd"} {
+		beside := filepath.Join(filepath.Dir(self), name)
+		if beside == self {
+			continue
+		}
+		list = append(list, beside)
+		if _, err := os.Lstat(beside); err != nil {
+			list = append(list, inPath(name)...)
+		}
+	}
+	return list
+}
+
+func inPath(name string) []string {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		file := filepath.Join(dir, name)
+		if _, err := os.Lstat(file); err == nil && filepath.IsAbs(file) {
+			return []string{file}
+		}
+	}
+	return nil
 }
 
 // homeDir ignores a HOME that is not absolute: it would mean another directory

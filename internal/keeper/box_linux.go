@@ -7,12 +7,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
+	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -31,6 +33,11 @@ type box struct {
 	err      error
 	spec     *spec.Spec
 	resident *native.Resident
+	gate     *gate.Gate // nil without network rules
+	frame    []byte     // key of what cannot change while it stands
+
+	changing sync.Mutex // held while the network rules change
+	ports    []string   // of the host that lead inside
 
 	// Guarded by the keeper's mutex.
 	linger   time.Duration
@@ -41,7 +48,8 @@ type box struct {
 	used     time.Time
 	timer    *time.Timer
 	commands map[*native.Job]*command
-	early    []denied // of commands that are not known yet
+	early    []denied      // of commands that are not known yet
+	added    chan struct{} // closed when a command is known, nil if nobody waits
 }
 
 func newBox(k *Keeper, name string, key []byte) *box {
@@ -83,13 +91,20 @@ func (b *box) build(c *conn) error {
 		return errors.New("the plan is not the one that was announced; something changed meanwhile, try again")
 	}
 	b.spec = &p.Spec
-	b.resident, err = sandbox.OpenResident(b.spec, native.Options{Report: b.denied, Files: p.Files}, b.network)
-	return err
+	b.frame = Key(b.spec.Frame())
+	b.resident, b.gate, err = sandbox.OpenResident(b.spec, native.Options{Report: b.denied, Files: p.Files}, b.network, b.ask)
+	if err != nil {
+		return err
+	}
+	b.ports = b.gate.Exposed()
+	for _, line := range b.gate.Chosen() {
+		_ = c.send(tellNote, Note{line}) // it may be gone
+	}
+	return nil
 }
 
-// network records what the network gate tells. Whose connection it was the gate
-// does not know, so that a denial is told to everybody who waits for a command,
-// once.
+// network records what the network gate tells. A denial is told to whom it
+// concerns, once, and if that is not known to everybody who waits for a command.
 func (b *box) network(e *event.Event) {
 	e.Sandbox = b.name
 	b.keeper.audit.Emit(e)
@@ -97,17 +112,22 @@ func (b *box) network(e *event.Event) {
 		return
 	}
 	for _, line := range event.Summary([]event.Event{*e}) {
-		for _, c := range b.unaware(line) {
+		only, _ := b.concerned(e.Pid)
+		for _, c := range b.unaware(line, only) {
 			_ = c.send(tellNote, Note{line}) // it may be gone
 		}
 	}
 }
 
-// unaware are the clients that have not been told something. Now they have.
-func (b *box) unaware(line string) (list []*conn) {
+// unaware are the clients that have not been told something. Now they have. If it
+// concerns only one of them, the others need not know.
+func (b *box) unaware(line string, only *command) (list []*conn) {
 	b.keeper.mu.Lock()
 	defer b.keeper.mu.Unlock()
 	for _, c := range b.commands {
+		if only != nil && c != only {
+			continue
+		}
 		if c.conn != nil && !slices.Contains(c.told, line) && len(c.told) < maxTold {
 			c.told = append(c.told, line)
 			list = append(list, c.conn)
@@ -127,6 +147,7 @@ func (b *box) count(hold bool, n int) {
 	} else {
 		b.users += n
 	}
+	b.announce()
 	if b.timer != nil {
 		b.timer.Stop()
 	}
@@ -224,6 +245,8 @@ type command struct {
 	pid  uint32 // inside
 	conn *conn  // of its client, or nil
 	told []string
+
+	questions questions
 }
 
 // denied is a call that was refused, and the processes it comes from, up to the
@@ -270,6 +293,7 @@ func (b *box) add(j *native.Job, c *command) {
 	c.pid = uint32(j.Pid())
 	b.keeper.mu.Lock()
 	b.commands[j] = c
+	b.announce()
 	early := b.early
 	if len(b.commands) == b.users {
 		b.early = nil
@@ -329,11 +353,14 @@ func (k *Keeper) run(c *conn, r *received) error {
 		err = c.send(tellStarted, nil, job.Terminal)
 		_ = job.Terminal.Close()
 	}
-	b.add(job, &command{argv: run.Argv, conn: c})
+	cmd := &command{argv: run.Argv, conn: c}
+	defer cmd.questions.close()
+	b.add(job, cmd)
 	if err != nil {
 		_ = job.Kill()
 	}
-	c.follow(job)
+	before, _ := b.resident.Used()
+	c.follow(job, cmd.questions.answer, func() { b.tellLimits(c, before) })
 	return nil
 }
 
@@ -350,14 +377,18 @@ func (b *box) complete(l *native.Launch, term string) {
 	l.Env = append(l.Env, "TERM="+term)
 }
 
-// follow tells the client how its command fares, and passes on the signals it
-// sends. A client that is gone takes its command along.
-func (c *conn) follow(job *native.Job) {
+// follow tells the client how its command fares, and passes on the signals and
+// the answers it sends. A client that is gone takes its command along. Before its
+// end is told, something else may be.
+func (c *conn) follow(job *native.Job, answer func(byte), before func()) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
 		for {
 			st := job.Wait()
+			if !st.Stopped() {
+				before()
+			}
 			_ = c.send(tellStatus, Status{uint32(st.Wait), st.Killed}) // its end is noticed below
 			if !st.Stopped() {
 				_ = c.file.SetReadDeadline(time.Unix(1, 0)) // there is nothing to read for any more
@@ -369,9 +400,12 @@ func (c *conn) follow(job *native.Job) {
 	for {
 		n, err := c.file.Read(buf[:])
 		for _, sig := range buf[:n] {
-			if unix.Signal(sig) == unix.SIGKILL {
+			switch {
+			case sig&answerBit != 0:
+				answer(sig)
+			case unix.Signal(sig) == unix.SIGKILL:
 				_ = job.Kill()
-			} else {
+			default:
 				_ = job.Signal(unix.Signal(sig)) // it may just have ended
 			}
 		}

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/version"
@@ -167,12 +169,14 @@ type Command struct {
 	conn   *conn
 	spec   *spec.Spec
 	report func(Denial)
+	asked  asked
 }
 
 // Start runs a command in a sandbox that stays. If there is none with this name
 // and key, it is made from the Spec. Without a Spec there must be one of the
-// name. Calls that are refused are reported while Wait waits.
-func (e Early) Start(run Run, s *spec.Spec, streams [3]*os.File, report func(Denial)) (*Command, error) {
+// name. Calls that are refused are reported while Wait waits, and questions are
+// asked, several at once if there are.
+func (e Early) Start(run Run, s *spec.Spec, streams [3]*os.File, report func(Denial), ask func(context.Context, config.Message) string) (*Command, error) {
 	if s != nil {
 		run.Key = Key(s)
 	}
@@ -186,7 +190,7 @@ func (e Early) Start(run Run, s *spec.Spec, streams [3]*os.File, report func(Den
 	if err != nil {
 		return nil, err
 	}
-	cmd := &Command{conn: c, spec: s, report: report}
+	cmd := &Command{conn: c, spec: s, report: report, asked: asked{ask: ask}}
 	if run.Terminal != nil || run.Detach {
 		err = cmd.begin()
 	}
@@ -234,6 +238,18 @@ func (c *Command) take(m *received) (*Status, error) {
 			c.report(d)
 		}
 		return nil, err
+	case tellQuestion:
+		var q Question
+		err := m.decode(&q)
+		if err == nil {
+			c.asked.begin(c.conn, q)
+		}
+		return nil, err
+	case tellWithdrawn:
+		var w Withdrawn
+		err := m.decode(&w)
+		c.asked.withdraw(w.Slot)
+		return nil, err
 	case tellStatus:
 		st := new(Status)
 		return st, m.decode(st)
@@ -279,7 +295,10 @@ func (c *Command) Signal(sig unix.Signal) error {
 func (c *Command) Descriptor() int { return int(c.conn.file.Fd()) }
 
 // Close ends the command, if it still runs.
-func (c *Command) Close() { c.conn.close() }
+func (c *Command) Close() {
+	c.asked.end()
+	c.conn.close()
+}
 
 // List returns the sandboxes that stand. Without a keeper there are none.
 func List() ([]Box, error) {

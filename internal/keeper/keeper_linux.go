@@ -160,6 +160,8 @@ func (k *Keeper) request(c *conn) error {
 		return k.stop(c, r)
 	case askLogs:
 		return k.logs(c, r)
+	case askReload:
+		return k.reload(c, r)
 	}
 	return fmt.Errorf("no request is %q", r.kind)
 }

@@ -87,7 +87,7 @@ func perform(t *testing.T, run Run, s *spec.Spec) (native.State, string) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	cmd, err := Connect().Start(run, s, [3]*os.File{null, w, w}, nil)
+	cmd, err := Connect().Start(run, s, [3]*os.File{null, w, w}, nil, nil)
 	w.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestOrphanedSandboxEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	cmd, err := Connect().Start(run, s, [3]*os.File{null, null, null}, nil)
+	cmd, err := Connect().Start(run, s, [3]*os.File{null, null, null}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

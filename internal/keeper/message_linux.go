@@ -19,7 +19,7 @@ type kind byte
 
 // What clients send. The first message of a connection is a request; the
 // descriptors of a command's streams come with it. Once the command runs, each
-// byte is a signal for it.
+// byte is a signal for it, or the answer to a Question.
 const (
 	askRun  kind = 'R' // Run
 	askSpec kind = 'P' // Plan, when the keeper wants it
@@ -27,6 +27,8 @@ const (
 	askStop kind = 'S' // Stop
 	askLogs kind = 'G' // Logs
 	askHold kind = 'H' // Hold
+
+	askReload kind = 'C' // Change
 )
 
 // What the keeper sends.
@@ -37,10 +39,14 @@ const (
 	tellStatus  kind = 'w' // Status: it was stopped, or it has ended
 	tellDenial  kind = 'd' // Denial
 	tellNote    kind = 'i' // Note
-	tellBoxes   kind = 'b' // []Box
-	tellOutput  kind = 'o' // Output
-	tellDone    kind = 'z'
-	tellError   kind = 'e' // Failure
+
+	tellQuestion  kind = 'q' // Question
+	tellWithdrawn kind = 'v' // Withdrawn
+
+	tellBoxes  kind = 'b' // []Box
+	tellOutput kind = 'o' // Output
+	tellDone   kind = 'z'
+	tellError  kind = 'e' // Failure
 )
 
 // Hello begins a connection.
@@ -123,7 +129,10 @@ type Box struct {
 	Processes int        // besides process 1
 	Memory    int64      // bytes, of all of them
 	CPU       time.Duration
+	Limits    spec.Limits
 	Leaving   bool // it takes no commands any more
+	// Ports are those of the host that lead inside, as ADDR:PORT:INSIDE.
+	Ports []string
 }
 
 // Failure is an error on its way to a client.

@@ -8,12 +8,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 )
 
 // list describes the sandboxes.
 func (k *Keeper) list() []Box {
 	k.mu.Lock()
 	var boxes []Box
+	residents := make(map[int]*native.Resident)
 	for b := range k.all {
 		select {
 		case <-b.ready:
@@ -25,7 +28,7 @@ func (k *Keeper) list() []Box {
 		}
 		d := Box{
 			Name: b.name, Pid: b.resident.Pid, Dir: b.spec.Dir, Age: time.Since(b.created),
-			Linger: b.linger, Leaving: b.leaving,
+			Linger: b.linger, Leaving: b.leaving, Ports: b.ports,
 		}
 		for _, c := range b.commands {
 			d.Commands = append(d.Commands, c.argv)
@@ -33,11 +36,22 @@ func (k *Keeper) list() []Box {
 		if b.users == 0 && !b.used.IsZero() {
 			d.Idle = time.Since(b.used)
 		}
+		if b.spec.Limits != nil {
+			d.Limits = *b.spec.Limits
+			residents[d.Pid] = b.resident
+		}
 		boxes = append(boxes, d)
 	}
 	k.mu.Unlock()
 	slices.SortFunc(boxes, func(a, b Box) int { return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(b.Age, a.Age)) })
 	measure(boxes)
+	for i := range boxes {
+		if r := residents[boxes[i].Pid]; r != nil {
+			if u, ok := r.Used(); ok {
+				boxes[i].count(u)
+			}
+		}
+	}
 	return boxes
 }
 

@@ -14,6 +14,23 @@ import (
 // stay as they are. What the file lists already is not listed again. The result
 // is a policy that package policy reads.
 func (p *Proposal) Merge(file string, data []byte, n Names) ([]byte, error) {
+	return edit(file, data, func(top *hujson.Object) error {
+		for _, l := range p.lists() {
+			if len(l.grants) == 0 {
+				continue
+			}
+			array, err := listAt(file, top, "filesystem", l.key)
+			if err != nil {
+				return err
+			}
+			appendGrants(array, l.grants, n)
+		}
+		return nil
+	})
+}
+
+// edit changes a policy file, which must be one before and after that.
+func edit(file string, data []byte, change func(top *hujson.Object) error) ([]byte, error) {
 	if _, err := policy.Parse(file, data); err != nil {
 		return nil, err
 	}
@@ -25,25 +42,27 @@ func (p *Proposal) Merge(file string, data []byte, n Names) ([]byte, error) {
 	if !ok {
 		return nil, errors.New(file + ": is not an object")
 	}
-	for _, l := range p.lists() {
-		if len(l.grants) == 0 {
-			continue
-		}
-		filesystem, ok := member(top, "filesystem", "  ", &hujson.Object{}).(*hujson.Object)
-		if !ok {
-			return nil, errors.New(file + ": filesystem is not an object")
-		}
-		array, ok := member(filesystem, l.key, "    ", &hujson.Array{}).(*hujson.Array)
-		if !ok {
-			return nil, errors.New(file + ": filesystem." + l.key + " is not a list")
-		}
-		appendGrants(array, l.grants, n)
+	if err := change(top); err != nil {
+		return nil, err
 	}
 	merged := v.Pack()
 	if _, err := policy.Parse(file, merged); err != nil {
 		return nil, fmt.Errorf("the merged policy is not one: %w", err)
 	}
 	return merged, nil
+}
+
+// listAt returns the list of a key in a section, which is added if it is not there.
+func listAt(file string, top *hujson.Object, section, key string) (*hujson.Array, error) {
+	object, ok := member(top, section, "  ", &hujson.Object{}).(*hujson.Object)
+	if !ok {
+		return nil, errors.New(file + ": " + section + " is not an object")
+	}
+	array, ok := member(object, key, "    ", &hujson.Array{}).(*hujson.Array)
+	if !ok {
+		return nil, errors.New(file + ": " + section + "." + key + " is not a list")
+	}
+	return array, nil
 }
 
 // member returns the value of a key, which is added with the given one if it is
@@ -73,26 +92,33 @@ func member(o *hujson.Object, key, indent string, value hujson.ValueTrimmed) huj
 
 // appendGrants adds what an array does not have yet.
 func appendGrants(a *hujson.Array, grants []Grant, n Names) {
-	indent := "      "
-	if len(a.Elements) > 0 {
-		indent = indentOf(a.Elements[0].BeforeExtra, indent)
-	}
 	for i := range grants {
-		entry := n.Of(grants[i].Path)
-		if holds(a, entry) {
-			continue
+		if entry := n.Of(grants[i].Path); !holds(a, entry) {
+			appendValue(a, hujson.String(entry), grants[i].comment())
 		}
-		if len(a.Elements) > 0 && strings.TrimSpace(string(a.Elements[0].BeforeExtra)) == "" {
-			a.Elements[0].BeforeExtra = hujson.Extra("\n" + indent)
-		}
-		before := carryOver(&a.AfterExtra, strings.TrimSuffix(indent, "  "))
-		if text := grants[i].comment(); text != "" {
-			before += "\n" + indent + "// " + text
-		}
-		a.Elements = append(a.Elements, hujson.Value{
-			BeforeExtra: hujson.Extra(before + "\n" + indent), Value: hujson.String(entry),
-		})
 	}
+}
+
+// appendValue adds a value to an array, on a line of its own, with a comment
+// above it.
+func appendValue(a *hujson.Array, value hujson.ValueTrimmed, comment string) {
+	indent := elementIndent(a)
+	if len(a.Elements) > 0 && strings.TrimSpace(string(a.Elements[0].BeforeExtra)) == "" {
+		a.Elements[0].BeforeExtra = hujson.Extra("\n" + indent)
+	}
+	before := carryOver(&a.AfterExtra, strings.TrimSuffix(indent, "  "))
+	if comment != "" {
+		before += "\n" + indent + "// " + comment
+	}
+	a.Elements = append(a.Elements, hujson.Value{BeforeExtra: hujson.Extra(before + "\n" + indent), Value: value})
+}
+
+func elementIndent(a *hujson.Array) string {
+	const usual = "      "
+	if len(a.Elements) == 0 {
+		return usual
+	}
+	return indentOf(a.Elements[0].BeforeExtra, usual)
 }
 
 func holds(a *hujson.Array, entry string) bool {

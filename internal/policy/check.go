@@ -34,6 +34,9 @@ func check(kind, s string) error {
 	case "port":
 		_, err := parsePorts(s)
 		return err
+	case "exposure":
+		_, err := ParseExposure(s)
+		return err
 	case "cidr":
 		_, err := parseCIDR(s)
 		return err
@@ -154,19 +157,24 @@ func checkHostName(s string) error {
 	case len(s) > 253:
 		return errors.New("host is longer than 253 characters")
 	}
-	labels := strings.Split(s, ".")
-	for _, l := range labels {
+	last := ""
+	for l := range strings.SplitSeq(s, ".") {
 		if err := checkLabel(l); err != nil {
 			return err
 		}
+		last = l
 	}
 	// Resolvers read 127.1, 0x7f.1 and 2130706433 as addresses. None of them
 	// is a name that could ever match one.
-	last := strings.ToLower(labels[len(labels)-1])
-	if _, err := strconv.ParseUint(last, 0, 64); err == nil || strings.Trim(last, "0123456789") == "" {
+	if startsWithDigit(last) && isNumber(strings.ToLower(last)) {
 		return errors.New("neither a name nor a full address such as 192.0.2.1")
 	}
 	return nil
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseUint(s, 0, 64)
+	return err == nil || strings.Trim(s, "0123456789") == ""
 }
 
 func checkLabel(l string) error {

@@ -27,23 +27,19 @@ const (
 // for Merge. An error is a *Error that names the place; name stands for the
 // file in it.
 func Parse(name string, data []byte) (*Policy, error) {
-	d := &decoder{name: name, data: data, origins: Origins{}}
-	if err := d.checkBytes(); err != nil {
-		return nil, err
-	}
-	if !bytes.HasSuffix(data, []byte("\n")) {
-		// The parser wants one after a comment.
-		data = append(data[:len(data):len(data)], '\n')
-	}
-	v, err := hujson.Parse(data)
+	doc, err := ReadDocument(name, data)
 	if err != nil {
-		return nil, d.syntaxError(err)
-	}
-	var p Policy
-	if err := d.decode(reflect.ValueOf(&p).Elem(), v, field{}); err != nil {
 		return nil, err
 	}
-	p.Origins = d.origins
+	return doc.policy()
+}
+
+func (doc *Document) policy() (*Policy, error) {
+	var p Policy
+	var err error
+	if p.Origins, err = doc.Decode(&p); err != nil {
+		return nil, err
+	}
 	return &p, nil
 }
 
@@ -51,6 +47,7 @@ func Parse(name string, data []byte) (*Policy, error) {
 type decoder struct {
 	name    string
 	data    []byte
+	schema  reflect.Type // what the whole file is decoded into
 	origins Origins
 
 	// The last place asked for. Places are asked for nearly in order, and a
@@ -63,7 +60,9 @@ type decoder struct {
 type field struct {
 	key   string // dotted, as in "network.rules[2].host"
 	tag   reflect.StructTag
-	inner bool // inside an entry of a list, where nothing is inherited
+	check string // of the tag
+	enum  string // of the tag
+	inner bool   // inside an entry of a list, where nothing is inherited
 }
 
 func (d *decoder) errorf(offset int, format string, args ...any) *Error {
@@ -182,6 +181,11 @@ func (d *decoder) decode(dst reflect.Value, v hujson.Value, f field) error {
 	}
 	switch dst.Kind() {
 	case reflect.Struct:
+		if raw, ok := dst.Addr().Interface().(*hujson.Value); ok {
+			*raw = v
+			d.record(f.key, "", v.StartOffset)
+			return nil
+		}
 		return d.decodeStruct(dst, v, f)
 	case reflect.Slice:
 		return d.decodeList(dst, v, f)
@@ -238,7 +242,8 @@ func (d *decoder) decodeStruct(dst reflect.Value, v hujson.Value, f field) error
 		if i < 0 {
 			return d.unknownKey(dst.Type(), m.Name, name, f)
 		}
-		sub := field{key: join(f.key, name), tag: dst.Type().Field(i).Tag, inner: f.inner}
+		tag := dst.Type().Field(i).Tag
+		sub := field{key: join(f.key, name), tag: tag, check: tag.Get("check"), enum: tag.Get("enum"), inner: f.inner}
 		if err := d.decode(dst.Field(i), m.Value, sub); err != nil {
 			return err
 		}
@@ -271,6 +276,9 @@ func (i Injection) check() error {
 	if len(i.Hosts) == 0 {
 		return errors.New("hosts is empty")
 	}
+	if i.Optional != nil && *i.Optional && i.FromEnv == "" {
+		return errors.New("optional goes with fromEnv")
+	}
 	return nil
 }
 
@@ -290,7 +298,8 @@ func (d *decoder) decodeList(dst reflect.Value, v hujson.Value, f field) error {
 	}
 	out := reflect.MakeSlice(dst.Type(), len(elements), len(elements))
 	for i, e := range elements {
-		sub := field{key: fmt.Sprintf("%s[%d]", f.key, i), tag: f.tag, inner: true}
+		sub := f
+		sub.key, sub.inner = f.key+"["+strconv.Itoa(i)+"]", true
 		if err := d.decodeElement(out.Index(i), e, sub, f); err != nil {
 			return err
 		}
@@ -331,7 +340,7 @@ func (d *decoder) decodeMap(dst reflect.Value, v hujson.Value, f field) error {
 		if err != nil {
 			return err
 		}
-		if err := check(f.tag.Get("check"), name); err != nil {
+		if err := check(f.check, name); err != nil {
 			return d.errorf(m.Name.StartOffset, "%s: %s: %v", f.name(), quote(name), err)
 		}
 		key := reflect.ValueOf(name)
@@ -358,6 +367,9 @@ func (d *decoder) decodeMap(dst reflect.Value, v hujson.Value, f field) error {
 }
 
 func (d *decoder) decodeScalar(dst reflect.Value, v hujson.Value, f field) error {
+	if dst.Kind() == reflect.String {
+		return d.decodeString(dst, v, f)
+	}
 	switch dst.Interface().(type) {
 	case Size:
 		return decodeQuantity(d, dst, v, f, ParseSize)
@@ -369,8 +381,6 @@ func (d *decoder) decodeScalar(dst reflect.Value, v hujson.Value, f field) error
 		}
 		dst.SetBool(v.Value.Kind() == 't')
 		return nil
-	case string:
-		return d.decodeString(dst, v, f)
 	}
 	return d.decodeNumber(dst, v, f)
 }
@@ -394,8 +404,7 @@ func decodeQuantity[T ~int64](d *decoder, dst reflect.Value, v hujson.Value, f f
 }
 
 func (d *decoder) decodeString(dst reflect.Value, v hujson.Value, f field) error {
-	kind := f.tag.Get("check")
-	number := kind == "port" && v.Value.Kind() == '0'
+	number := (f.check == "port" || f.check == "exposure") && v.Value.Kind() == '0'
 	if v.Value.Kind() != '"' && !number {
 		return d.mismatch(v, f, "a string")
 	}
@@ -407,10 +416,10 @@ func (d *decoder) decodeString(dst reflect.Value, v hujson.Value, f field) error
 	if removable(f) {
 		entry = strings.TrimPrefix(s, "!")
 	}
-	if values := f.tag.Get("enum"); values != "" {
-		err = checkEnum(entry, strings.Split(values, ","))
+	if f.enum != "" {
+		err = checkEnum(entry, strings.Split(f.enum, ","))
 	} else {
-		err = check(kind, entry)
+		err = check(f.check, entry)
 	}
 	if err != nil {
 		return d.errorf(v.StartOffset, "%s: %s: %v", f.name(), quote(s), err)
@@ -480,6 +489,9 @@ func (d *decoder) text(v hujson.Value) (string, error) {
 	if lit.Kind() != '"' {
 		return string(lit), nil
 	}
+	if isPlain(lit) {
+		return string(lit[1 : len(lit)-1]), nil
+	}
 	var s string
 	if err := json.Unmarshal(lit, &s); err != nil {
 		return "", d.errorf(v.StartOffset, "bad string: %v", err)
@@ -492,6 +504,17 @@ func (d *decoder) text(v hujson.Value) (string, error) {
 	return s, nil
 }
 
+// isPlain says whether a string stands for what is between its quotes, as nearly
+// all do.
+func isPlain(lit []byte) bool {
+	for _, c := range lit {
+		if c == '\\' || c < ' ' {
+			return false
+		}
+	}
+	return true
+}
+
 // unknownKey says which key was probably meant, and if the key belongs in
 // another section, which.
 func (d *decoder) unknownKey(t reflect.Type, at hujson.Value, name string, f field) error {
@@ -499,7 +522,7 @@ func (d *decoder) unknownKey(t reflect.Type, at hujson.Value, name string, f fie
 	if f.key != "" {
 		e.Msg += " in " + f.key
 	}
-	if homes := sectionsOf(reflect.TypeFor[Policy](), "", name); len(homes) > 0 {
+	if homes := sectionsOf(d.schema, "", name); len(homes) > 0 {
 		e.Hint = "it belongs " + strings.Join(homes, " or ")
 		return e
 	}

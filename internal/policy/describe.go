@@ -76,7 +76,8 @@ func (d *description) network(n Network) {
 	}
 	d.toggle("asks before it reaches any other host", n.DefaultAction != nil && *n.DefaultAction == "ask")
 	d.toggle("passes any other host to the proxy", n.DefaultAction != nil && *n.DefaultAction == "proxy")
-	d.toggle("can listen on the host's loopback", said(n.AllowLocalBinding, false))
+	d.toggle("can listen on ports of the host, if it has the host's network", said(n.AllowLocalBinding, false))
+	d.list("can be reached from the host at the ports", n.ExposePorts, nil)
 	d.toggle("can reach every service on the host's loopback", said(n.AllowLocalOutbound, false))
 	d.list("can reach the loopback ports", n.AllowLocalOutboundPorts, nil)
 	d.toggle("can reach every unix socket it can see", said(n.AllowAllUnixSockets, false))

@@ -74,12 +74,17 @@ func hostAddr(s string) (netip.Addr, bool) {
 			return netip.Addr{}, false
 		}
 	}
+	if !strings.Contains(bare, ":") && !startsWithDigit(bare) {
+		return netip.Addr{}, false // as nearly all hosts are
+	}
 	a, err := netip.ParseAddr(bare)
 	if err != nil || a.Zone() != "" {
 		return netip.Addr{}, false
 	}
 	return a.Unmap(), true
 }
+
+func startsWithDigit(s string) bool { return s != "" && s[0] >= '0' && s[0] <= '9' }
 
 // meetCIDR keeps the smaller of two ranges that overlap.
 func meetCIDR(x, y string) (string, bool) {

@@ -7,7 +7,10 @@ import "fmt"
 // away. They are the caller's own words and need no trust. Relative names in
 // extends are relative to o.Dir.
 func Inline(o Options, name string, texts ...string) (*Loaded, error) {
-	l := &loader{Options: o}
+	l, err := newLoader(o)
+	if err != nil {
+		return nil, err
+	}
 	out := &Loaded{Root: o.Dir}
 	for i, text := range texts {
 		label := name
@@ -24,6 +27,9 @@ func Inline(o Options, name string, texts ...string) (*Loaded, error) {
 		} else {
 			out.Policy = Intersect(out.Policy, p)
 		}
+	}
+	if o.Agent != "" {
+		out.Chain = append(out.Chain, Link{KindPreset, o.Agent, true})
 	}
 	out.Files = l.files
 	return out, nil

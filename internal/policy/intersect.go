@@ -59,6 +59,7 @@ func meetNetwork(a, b Network) Network {
 	out.AllowedDomains = meetLists(a.AllowedDomains, b.AllowedDomains, narrower(coversDomain))
 	out.DeniedDomains = union(a.DeniedDomains, b.DeniedDomains)
 	out.AllowLocalBinding = both(a.AllowLocalBinding, b.AllowLocalBinding, false)
+	out.ExposePorts = meetLists(a.ExposePorts, b.ExposePorts, sameExposure)
 	out.AllowLocalOutbound = both(a.AllowLocalOutbound, b.AllowLocalOutbound, false)
 	out.AllowLocalOutboundPorts = meetLists(
 		orAll(a.AllowLocalOutboundPorts, a.AllowLocalOutbound, "*"),
@@ -70,6 +71,7 @@ func meetNetwork(a, b Network) Network {
 	out.DefaultAction = strictest(a.DefaultAction, b.DefaultAction, "deny", "deny", "ask", "proxy")
 	out.Rules = meetRules(a, b)
 	out.AllowedCIDRs = meetLists(a.AllowedCIDRs, b.AllowedCIDRs, meetCIDR)
+	out.Egress = strictest(a.Egress, b.Egress, "loopback", "socket", "loopback")
 	out.Transparent = both(a.Transparent, b.Transparent, true)
 	out.Limits = meetLimits(a.Limits, b.Limits)
 	return out

@@ -186,6 +186,10 @@ func decisions(p Policy) map[string]int {
 func switches(p Policy, d map[string]int) {
 	n, r := p.Network, p.Resources
 	d["listen"] = truth(said(n.AllowLocalBinding, false))
+	for _, port := range []string{"80", "8080:80", "[::1]:80", "0:80"} {
+		d["exposed "+port] = truth(slices.ContainsFunc(n.ExposePorts, func(e string) bool { _, same := sameExposure(e, port); return same }))
+	}
+	d["loopback"] = truth(is(n.Egress, "loopback", "loopback"))
 	d["transparent"] = truth(said(n.Transparent, true))
 	d["pty"] = truth(said(p.AllowPty, true))
 	d["trustd"] = truth(said(p.MacOS.AllowTrustd, false))
@@ -218,16 +222,17 @@ var (
 
 // vocabulary gives random policies entries that meet often.
 var vocabulary = map[string][]string{
-	"domain": {"*", "a.com", "A.com", "*.a.com", "x.a.com", "*.x.a.com", "*.com", "b.org", "192.0.2.1", "@npm", "@pip"},
-	"host":   {"*", "a.com", "*.a.com", "x.a.com", "b.org"},
-	"port":   {"*", "80", "443", "80-443", "8000-8100", "8050"},
-	"cidr":   {"10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0", "192.0.2.1", "::/0"},
-	"path":   {"/run", "/run/a.sock", "/run/x", "sub", "/", "/dev/dri", "/run/**"},
-	"device": {"/dev/kvm", "/dev/dri", "/dev/dri/card0"},
-	"names":  {"*", "A", "A*", "AB", "AB*", "B*", "BC"},
-	"name":   {"A", "B"},
-	"proxy":  {"http://proxy:1"},
-	"":       {"git", "git push", "git push origin", "rm", "com.a.*", "com.a.b", "com.*"},
+	"domain":   {"*", "a.com", "A.com", "*.a.com", "x.a.com", "*.x.a.com", "*.com", "b.org", "192.0.2.1", "@npm", "@pip"},
+	"host":     {"*", "a.com", "*.a.com", "x.a.com", "b.org"},
+	"port":     {"*", "80", "443", "80-443", "8000-8100", "8050"},
+	"exposure": {"80", "127.0.0.1:80:80", "8080:80", "[::1]:80", "0:80"},
+	"cidr":     {"10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0", "192.0.2.1", "::/0"},
+	"path":     {"/run", "/run/a.sock", "/run/x", "sub", "/", "/dev/dri", "/run/**"},
+	"device":   {"/dev/kvm", "/dev/dri", "/dev/dri/card0"},
+	"names":    {"*", "A", "A*", "AB", "AB*", "B*", "BC"},
+	"name":     {"A", "B"},
+	"proxy":    {"http://proxy:1"},
+	"":         {"git", "git push", "git push origin", "rm", "com.a.*", "com.a.b", "com.*"},
 }
 
 func randomPolicy(r *rand.Rand) Policy {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,9 +22,26 @@ type Options struct {
 	ConfigHome string // the user's own policy is bailey/bailey.jsonc below it
 	StateHome  string // the trust store is bailey/ below it
 
+	// Agent, if not empty, is the preset of an agent. What it says itself holds
+	// besides the policy, as what flags say does, and what it extends holds for
+	// a user who has no policy.
+	Agent string
+
 	Settings  string // a policy file the user named; nothing is searched
 	Preset    string // a preset the user named; nothing is searched
 	Overrides Policy // what flags say; applied last
+
+	// Translate, if not nil, is asked about the file that Settings names: what
+	// it means if it was made for another tool, nil if it is a policy.
+	Translate func(*Document) (*Translated, error)
+}
+
+// Translated is what a settings file of another tool means here.
+type Translated struct {
+	Tool   string
+	Policy Policy
+	Note   string   // what whoever runs a command with it should know, in one line
+	Files  []string // further files that were read
 }
 
 // Kind says what a Link is.
@@ -58,6 +76,10 @@ type Loaded struct {
 	// Status whether it is trusted.
 	Project string
 	Status  Status
+	// Tool is the tool that the named file was made for, if not for Bailey, and
+	// Note what Bailey does otherwise.
+	Tool string
+	Note string
 }
 
 // Load finds, reads and combines policies. The first of these is used: the
@@ -68,16 +90,20 @@ type Loaded struct {
 // pinned in the trust store the effective policy is the intersection of what
 // would hold without it and what it says.
 func Load(o Options) (*Loaded, error) {
-	l := &loader{Options: o}
+	l, err := newLoader(o)
+	if err != nil {
+		return nil, err
+	}
 	out := &Loaded{Root: o.Dir}
-	var err error
 	switch {
 	case o.Settings != "":
 		path := o.Settings
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(o.Dir, path)
 		}
+		l.settings = path
 		out.Chain, out.Policy, err = l.effective(source{kind: KindFile, name: path})
+		out.Tool, out.Note = l.translated.Tool, l.translated.Note
 	case o.Preset != "":
 		if _, ok := Preset(o.Preset); !ok {
 			return nil, unknownPreset(o.Preset)
@@ -88,6 +114,9 @@ func Load(o Options) (*Loaded, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if o.Agent != "" {
+		out.Chain = append(out.Chain, Link{KindPreset, o.Agent, true})
 	}
 	if !reflect.ValueOf(o.Overrides).IsZero() {
 		out.Chain = append(out.Chain, Link{KindFlags, "command line", true})
@@ -183,7 +212,33 @@ type layer struct {
 
 type loader struct {
 	Options
-	files []string
+	files    []string
+	fallback string // the preset for a user who has no policy, if not the default
+
+	// settings is the file that was named, and translated what it was if it was
+	// made for another tool.
+	settings   string
+	translated Translated
+}
+
+func newLoader(o Options) (*loader, error) {
+	l := &loader{Options: o}
+	if o.Agent == "" {
+		return l, nil
+	}
+	data, ok := Preset(o.Agent)
+	if !ok {
+		return nil, unknownPreset(o.Agent)
+	}
+	own, err := Parse(o.Agent, data)
+	if err != nil {
+		return nil, err
+	}
+	if len(own.Extends) > 0 {
+		l.fallback = own.Extends[0]
+	}
+	l.Overrides = Merge(*own, o.Overrides)
+	return l, nil
 }
 
 func (l *loader) userFile() string { return UserFile(l.ConfigHome) }
@@ -279,7 +334,7 @@ func (w *walk) locate(s source) (source, string, error) {
 		s.name = w.userFile()
 	}
 	if _, err := os.Lstat(s.name); s.kind == KindUser && errors.Is(err, fs.ErrNotExist) {
-		return source{KindPreset, presetDefault}, "", nil
+		return source{KindPreset, cmp.Or(w.fallback, presetDefault)}, "", nil
 	}
 	real, err := filepath.EvalSymlinks(s.name)
 	if s.name == w.userFile() {
@@ -312,12 +367,35 @@ func (w *walk) read(this *layer) error {
 			}
 		}
 	}
-	p, err := Parse(this.name, this.data)
+	doc, err := ReadDocument(this.name, this.data)
+	if err != nil {
+		return err
+	}
+	if w.Translate != nil && this.kind == KindFile && this.name == w.settings {
+		if done, err := w.translate(this, doc); done || err != nil {
+			return err
+		}
+	}
+	p, err := doc.policy()
 	if err != nil {
 		return err
 	}
 	this.policy = *p
 	return nil
+}
+
+// translate reads a file of another tool, which stands for itself: nothing of
+// Bailey's own default is below it.
+func (w *walk) translate(this *layer, doc *Document) (bool, error) {
+	t, err := w.Translate(doc)
+	if t == nil || err != nil {
+		return false, err
+	}
+	w.translated = *t
+	w.files = append(w.files, t.Files...)
+	this.policy = t.Policy
+	this.policy.Extends = StringList{presetNone}
+	return true, nil
 }
 
 func (l layer) extends() []string {

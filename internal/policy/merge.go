@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -17,9 +18,11 @@ import (
 // no "!" entry that was child's.
 func Merge(base, child Policy) Policy {
 	var out Policy
+	origins := mergeOrigins(base, child)
+	base.Origins, child.Origins = nil, nil
 	mergeInto(reflect.ValueOf(&out).Elem(), reflect.ValueOf(base), reflect.ValueOf(child))
 	out.Extends = nil
-	out.Origins = mergeOrigins(base, child)
+	out.Origins = origins
 	return out
 }
 
@@ -136,8 +139,8 @@ func mergeList(base, child []string) []string {
 
 // mergeOrigins moves the rules of child behind those of base, as Merge does.
 func mergeOrigins(base, child Policy) Origins {
-	if len(base.Origins)+len(child.Origins) == 0 {
-		return nil
+	if len(child.Origins) == 0 {
+		return maps.Clone(base.Origins)
 	}
 	out := make(Origins, len(base.Origins)+len(child.Origins))
 	for o, pos := range base.Origins {
@@ -153,8 +156,10 @@ func mergeOrigins(base, child Policy) Origins {
 		case "workspace.rules":
 			shift = len(base.Workspace.Rules)
 		}
-		if n, err := strconv.Atoi(o.Entry); err == nil && shift > 0 {
-			o.Entry = strconv.Itoa(n + shift)
+		if shift > 0 {
+			if n, err := strconv.Atoi(o.Entry); err == nil {
+				o.Entry = strconv.Itoa(n + shift)
+			}
 		}
 		// An entry that base has already keeps its first place.
 		if _, inherited := out[o]; !inherited || o.Entry == "" {

@@ -26,7 +26,7 @@ type Policy struct {
 	Resources  Resources  `json:"resources,omitzero" doc:"limits on memory, processor, processes, disk, descriptors and time"`
 	Workspace  Workspace  `json:"workspace,omitzero" doc:"how the project directory is presented"`
 	Runtime    *string    `json:"runtime,omitempty" enum:"auto,native,landlock,bwrap,runc,crun,runsc,docker,seatbelt" doc:"which wall carries the sandbox"`
-	Require    []string   `json:"require,omitempty" enum:"userns,mountns,pidns,netns,landlock,seccomp" doc:"layers without which nothing runs; an empty list in a policy never weakens the default, which needs them all"`
+	Require    []string   `json:"require,omitempty" enum:"userns,mountns,pidns,netns,landlock,seccomp" doc:"layers without which nothing runs; without any, a machine that makes no namespaces uses the landlock runtime, if that holds the policy"`
 
 	// Bounds are further file-system policies that every path grant must also
 	// satisfy. Intersect fills it; it has no key in the file.
@@ -64,17 +64,19 @@ type Filesystem struct {
 type Network struct {
 	AllowedDomains          []string       `json:"allowedDomains,omitempty" check:"domain" doc:"hosts that can be reached: exact, *.suffix, *, an address, or a group such as @npm"`
 	DeniedDomains           []string       `json:"deniedDomains,omitempty" check:"domain" doc:"hosts that cannot be reached, whatever else is granted"`
-	AllowLocalBinding       *bool          `json:"allowLocalBinding,omitempty" doc:"whether the command may listen on the host's loopback"`
+	AllowLocalBinding       *bool          `json:"allowLocalBinding,omitempty" doc:"whether the command may listen on ports of the host, where it has the host's network; in a network of its own it may listen on every port"`
+	ExposePorts             []string       `json:"exposePorts,omitempty" check:"exposure" doc:"ports of the sandbox that can be reached from the host: [ADDR:]PORT[:INSIDE]"`
 	AllowLocalOutbound      *bool          `json:"allowLocalOutbound,omitempty" doc:"whether services on the host's loopback can be reached"`
 	AllowLocalOutboundPorts []string       `json:"allowLocalOutboundPorts,omitempty" check:"port" doc:"ports of the host's loopback that can be reached, or *"`
 	AllowUnixSockets        []string       `json:"allowUnixSockets,omitempty" check:"path" doc:"unix sockets of the host that can be reached"`
 	AllowAllUnixSockets     *bool          `json:"allowAllUnixSockets,omitempty" doc:"whether every unix socket in a readable path can be reached"`
-	HTTPProxyPort           *int           `json:"httpProxyPort,omitempty" min:"1" max:"65535" doc:"port of an HTTP proxy the user runs, used instead of Bailey's own"`
-	SOCKSProxyPort          *int           `json:"socksProxyPort,omitempty" min:"1" max:"65535" doc:"port of a SOCKS proxy the user runs, used instead of Bailey's own"`
+	HTTPProxyPort           *int           `json:"httpProxyPort,omitempty" min:"1" max:"65535" doc:"port on the host's loopback of an HTTP proxy through which connections leave; it decides about hosts if the policy names none"`
+	SOCKSProxyPort          *int           `json:"socksProxyPort,omitempty" min:"1" max:"65535" doc:"port on the host's loopback of a SOCKS 5 proxy through which connections leave; it decides about hosts if the policy names none"`
 	UpstreamProxy           *string        `json:"upstreamProxy,omitempty" check:"proxy" doc:"proxy through which allowed connections leave"`
 	DefaultAction           *string        `json:"defaultAction,omitempty" enum:"deny,ask,proxy" doc:"what happens to a host no rule names"`
 	Rules                   []NetworkRule  `json:"rules,omitempty" doc:"ordered rules; the first that matches decides"`
 	AllowedCIDRs            []string       `json:"allowedCIDRs,omitempty" check:"cidr" doc:"address ranges that can be reached directly and that allowed names may resolve to"`
+	Egress                  *string        `json:"egress,omitempty" enum:"loopback,socket" doc:"where the network gate is inside: at a port of loopback, or only at the unix socket /.bailey/gate.sock"`
 	Transparent             *bool          `json:"transparent,omitempty" doc:"whether programs that ignore proxy variables are served too"`
 	Inject                  []Injection    `json:"inject,omitempty" doc:"credentials added to requests outside the sandbox"`
 	Limits                  *NetworkLimits `json:"limits,omitempty" doc:"limits on connections, headers, time and bandwidth"`
@@ -104,6 +106,7 @@ type Injection struct {
 	FromFile    string   `json:"fromFile,omitempty" check:"path" doc:"file of the host"`
 	FromCommand []string `json:"fromCommand,omitempty" doc:"command of the host that prints it"`
 	Placeholder string   `json:"placeholder,omitempty" check:"name" doc:"environment variable set inside to a placeholder"`
+	Optional    *bool    `json:"optional,omitempty" doc:"leave the entry out where the variable of fromEnv is not set"`
 }
 
 // NetworkLimits bound what the network gate serves.

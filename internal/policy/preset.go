@@ -1,7 +1,8 @@
 package policy
 
 import (
-	_ "embed"
+	"embed"
+	"slices"
 	"strings"
 )
 
@@ -12,41 +13,46 @@ const (
 	presetNone    = "none"
 )
 
-//go:embed presets/code.jsonc
-var codePreset string
+// presetFiles holds one file a preset, whose first line is a comment that says
+// what it is.
+//
+//go:embed presets/*.jsonc
+var presetFiles embed.FS
 
-//go:embed presets/code-strict.jsonc
-var codeStrictPreset string
+// taskPresets are for a kind of work, and agentPresets for the agents that can
+// be started by their name.
+var (
+	taskPresets = []string{
+		"browser", "code", "code-strict", "data", "git-readonly", "local-dev-server", "locked", "npm-install", "offline", "pip-install",
+	}
+	agentPresets = []string{"aider", "amp", "claude", "codex", "copilot", "cursor-agent", "gemini", "opencode"}
+)
 
-//go:embed presets/locked.jsonc
-var lockedPreset string
-
-//go:embed presets/offline.jsonc
-var offlinePreset string
-
-// PresetNames lists the presets in alphabetical order.
+// PresetNames lists the presets: those for a kind of work in alphabetical order,
+// then those for agents.
 func PresetNames() []string {
-	return []string{"code", "code-strict", presetDefault, "locked", presetNone, "offline"}
+	work := append([]string{presetDefault, presetNone}, taskPresets...)
+	slices.Sort(work)
+	return append(work, agentPresets...)
 }
+
+// IsAgent says whether a preset is for an agent.
+func IsAgent(name string) bool { return slices.Contains(agentPresets, name) }
 
 // Preset returns a preset as a policy file.
 func Preset(name string) ([]byte, bool) {
 	switch name {
-	case "code":
-		return []byte(codePreset), true
-	case "code-strict":
-		return []byte(codeStrictPreset), true
-	case "locked":
-		return []byte(lockedPreset), true
-	case "offline":
-		return []byte(offlinePreset), true
 	case presetDefault:
 		const summary = "// default: what holds without any policy file; the project can be written, the network is closed\n"
 		return append([]byte(summary), Marshal(Default(), "  ")...), true
 	case presetNone:
 		return []byte("// none: nothing at all, to build a policy from the ground\n{}\n"), true
 	}
-	return nil, false
+	if !slices.Contains(taskPresets, name) && !IsAgent(name) {
+		return nil, false
+	}
+	data, err := presetFiles.ReadFile("presets/" + name + ".jsonc")
+	return data, err == nil
 }
 
 // PresetSummary says in one line what a preset is, or "" if there is none of

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -143,7 +142,7 @@ func (p Pos) String() string {
 	if p.Line == 0 {
 		return plain.Text(p.File)
 	}
-	return fmt.Sprintf("%s:%d:%d", plain.Text(p.File), p.Line, p.Column)
+	return plain.Text(p.File) + ":" + strconv.Itoa(p.Line) + ":" + strconv.Itoa(p.Column)
 }
 
 // Origin names one thing a file says. For a list of strings Entry is the entry,

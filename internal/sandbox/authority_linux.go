@@ -28,7 +28,7 @@ func openAuthority(caller *spec.Host) (*spec.Authority, error) {
 			return nil, err
 		}
 	}
-	a := &spec.Authority{Dir: dir, Bundle: filepath.Join(dir, "bundle.crt")}
+	a := &spec.Authority{Dir: dir, Bundle: filepath.Join(dir, "bundle.crt"), Store: filepath.Join(dir, "bundle.jks")}
 	var trusted []byte
 	for _, name := range bundles {
 		real, err := filepath.EvalSymlinks(name)
@@ -49,7 +49,22 @@ func openAuthority(caller *spec.Host) (*spec.Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a, writeBundle(a.Bundle, append(append(bytes.TrimSpace(trusted), '\n'), own...))
+	return a, writeBundles(a, append(append(bytes.TrimSpace(trusted), '\n'), own...))
+}
+
+// writeBundles writes the certificates in both formats, the second before the
+// first, which says that both are there.
+func writeBundles(a *spec.Authority, data []byte) error {
+	old, err := os.ReadFile(a.Bundle)
+	if err == nil && bytes.Equal(old, data) {
+		if _, err := os.Stat(a.Store); err == nil {
+			return nil
+		}
+	}
+	if err := replaceBundle(a.Store, javaStore(data)); err != nil {
+		return err
+	}
+	return replaceBundle(a.Bundle, data)
 }
 
 // variable is the value of a variable, of several the last.
@@ -62,12 +77,8 @@ func variable(environ []string, name string) (value string) {
 	return value
 }
 
-// writeBundle replaces the file at once, if it changed: a sandbox that stands
-// shows the old one.
-func writeBundle(name string, data []byte) error {
-	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, data) {
-		return nil
-	}
+// replaceBundle replaces a file at once: a sandbox that stands shows the old one.
+func replaceBundle(name string, data []byte) error {
 	fresh := name + "." + strconv.Itoa(os.Getpid())
 	if err := os.WriteFile(fresh, data, 0o600); err != nil {
 		return err

@@ -1,12 +1,15 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -16,43 +19,57 @@ import (
 type Box struct {
 	spec     *spec.Spec
 	resident *native.Resident
+	gate     *gate.Gate // nil without network rules
 }
 
 // Open makes a sandbox that stays.
 func (m *Manager) Open() (*Box, error) {
-	if m.loaded == nil {
-		return nil, errNotInitialized
-	}
-	s, err := spec.Compile(m.loaded.Policy, m.facts, spec.Command{Later: true})
+	s, err := m.CompileBox()
 	if err != nil {
 		return nil, err
 	}
-	r, err := OpenResident(s, native.Options{}, func(*event.Event) {})
+	r, g, err := OpenResident(s, native.Options{}, nil, m.config.Ask)
 	if err != nil {
 		return nil, err
 	}
-	return &Box{s, r}, nil
+	return &Box{spec: s, resident: r, gate: g}, nil
 }
 
-// OpenResident makes a sandbox that stays. Its network gate starts when the first
-// connection wants it, for as long as the sandbox stands, and reports what it
-// does.
-func OpenResident(s *spec.Spec, o native.Options, report func(*event.Event)) (*native.Resident, error) {
-	program, err := gateProgram(s)
+// OpenResident makes a sandbox that stays. Its network gate, nil if it needs none,
+// starts when the first connection wants it, for as long as the sandbox stands,
+// and reports what it does. Both report and ask may be nil.
+func OpenResident(s *spec.Spec, o native.Options, report func(*event.Event), ask gate.AskFunc) (*native.Resident, *gate.Gate, error) {
+	g, err := gate.Prepare(s)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if g != nil {
+		g.Ask = ask
 	}
 	r, err := native.Open(s, o)
-	if err != nil || s.Gate == nil {
-		return r, err
-	}
-	g := gate.New(program, s.Gate.Config, r.Listeners, report)
-	go g.Wait()
-	go func() {
-		<-r.Done()
+	if err != nil {
 		g.Close()
-	}()
-	return r, nil
+		return nil, nil, err
+	}
+	g.Keep(r, report)
+	return r, g, nil
+}
+
+// UpdateNetwork gives the sandbox the network rules of another Manager's policy,
+// which must be the same in everything else. They hold for connections made from
+// then on.
+func (b *Box) UpdateNetwork(m *Manager) error {
+	s, err := m.CompileBox()
+	if err != nil {
+		return err
+	}
+	if parts := spec.Differences(b.spec, s); len(parts) > 0 {
+		return fmt.Errorf("only network rules can change while a sandbox stands, and the policy differs in %s", strings.Join(parts, ", "))
+	}
+	if s.Gate == nil {
+		return nil // there was no network, and there is none
+	}
+	return b.gate.Reload(s.Gate.Config)
 }
 
 // Done is closed when nothing of the sandbox is left.
@@ -66,13 +83,14 @@ func (b *Box) Start(argv []string, streams [3]*os.File) (Running, error) {
 	if err := checkArgv(argv); err != nil {
 		return nil, err
 	}
+	before, _ := b.resident.Used()
 	job, err := b.resident.Start(native.Launch{
 		Argv: argv, Env: b.spec.Env, Umask: -1, Streams: streams,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r := &boxed{box: b, job: job}
+	r := &boxed{box: b, job: job, before: before}
 	r.limit = LimitTime(job.Signal, b.spec.TimeoutMillis)
 	return r, nil
 }
@@ -82,6 +100,8 @@ type boxed struct {
 	box   *Box
 	job   *native.Job
 	limit *Limit
+
+	before limits.Usage
 }
 
 func (r *boxed) Done() <-chan struct{} { return r.job.Done() }
@@ -91,6 +111,9 @@ func (r *boxed) Pid() int { return r.box.resident.Pid }
 func (r *boxed) State() State {
 	st := stateOf(r.job.State())
 	st.TimedOut = r.limit.Stop()
+	if now, ok := r.box.resident.Used(); ok {
+		st.Met = metBy(now.Since(r.before), r.box.spec.Limits)
+	}
 	return st
 }
 

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -23,11 +25,16 @@ type Config struct {
 	Dir string
 	// Settings and Preset name a policy; at most one is set.
 	Settings, Preset string
+	// Agent is the preset of an agent, which holds besides the policy.
+	Agent string
 	// Policy, if not empty, is the policy as text, as in a file, and nothing is
 	// searched; further texts only take away.
 	Policy []string
 	// Overrides are merged last.
 	Overrides policy.Policy
+	// Ask answers questions about hosts, with a decision that package config has;
+	// nil if nobody can be asked.
+	Ask func(context.Context, config.Message) (decision string)
 	// Environ is what the environment allow-list chooses from; the caller's
 	// environment if nil.
 	Environ []string
@@ -72,6 +79,8 @@ func (m *Manager) Initialize() error {
 	if loaded.Status == policy.Trusted {
 		caller.Root = loaded.Root
 	}
+	settle(caller, loaded)
+	dropMissing(&loaded.Policy.Network, caller.Environ)
 	if opensTLS(loaded.Policy) {
 		if caller.Authority, err = openAuthority(caller); err != nil {
 			return err
@@ -79,6 +88,15 @@ func (m *Manager) Initialize() error {
 	}
 	m.facts, m.loaded = facts, loaded
 	return nil
+}
+
+// dropMissing leaves out the optional credentials that this user does not have.
+// Those that are left must be had: no request that needs one is sent without.
+func dropMissing(n *policy.Network, environ []string) {
+	n.Inject = slices.DeleteFunc(n.Inject, func(i policy.Injection) bool {
+		set := func(v string) bool { return strings.HasPrefix(v, i.FromEnv+"=") && len(v) > len(i.FromEnv)+1 }
+		return i.Optional != nil && *i.Optional && !slices.ContainsFunc(environ, set)
+	})
 }
 
 // opensTLS says whether the network gate needs a certificate authority.
@@ -111,11 +129,12 @@ func (m *Manager) load(caller *spec.Host) (*policy.Loaded, error) {
 	o := policy.Options{
 		Dir: caller.Dir, Home: caller.Home,
 		ConfigHome: ConfigHome(caller.Home), StateHome: StateHome(caller.Home),
-		Settings: m.config.Settings, Preset: m.config.Preset, Overrides: m.config.Overrides,
+		Settings: m.config.Settings, Preset: m.config.Preset, Agent: m.config.Agent, Overrides: m.config.Overrides,
 	}
 	if len(m.config.Policy) > 0 {
 		return policy.Inline(o, "--policy", m.config.Policy...)
 	}
+	o.Translate = translator(o)
 	return policy.Load(o)
 }
 
@@ -134,6 +153,14 @@ func (m *Manager) Compile(argv []string) (*spec.Spec, error) {
 		return nil, err
 	}
 	return spec.Compile(m.loaded.Policy, m.facts, spec.Command{Argv: argv})
+}
+
+// CompileBox decides what the policy means for a sandbox that stays.
+func (m *Manager) CompileBox() (*spec.Spec, error) {
+	if m.loaded == nil {
+		return nil, errNotInitialized
+	}
+	return spec.Compile(m.loaded.Policy, m.facts, spec.Command{Later: true})
 }
 
 var errNotInitialized = errors.New("the manager is not initialised")

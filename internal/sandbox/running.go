@@ -24,4 +24,7 @@ type State struct {
 	Signal   int  // the signal that ended it, or 0
 	Killed   bool // the sandbox was ended from outside
 	TimedOut bool // the policy's timeout ended it
+	// Met are the limits that were met, such as memory; in a sandbox that stays,
+	// by any of its processes meanwhile.
+	Met []string
 }

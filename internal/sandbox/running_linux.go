@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bailey-sandbox/bailey/internal/event"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -24,22 +24,20 @@ type alone struct {
 	state State
 	limit *Limit
 	gate  *gate.Gate
+	ask   gate.AskFunc
+
+	limits *spec.Limits
 }
 
 // Launch starts the command of a Spec. A thread is set apart for the sandbox,
 // which would otherwise die with whichever thread started it.
-func Launch(s *spec.Spec, streams [3]*os.File) (Running, error) {
-	r := &alone{done: make(chan struct{})}
+func (m *Manager) Launch(s *spec.Spec, streams [3]*os.File) (Running, error) {
+	r := &alone{done: make(chan struct{}), limits: s.Limits, ask: m.config.Ask}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the broker makes the thread unfit for others
-		program, err := gateProgram(s)
-		var proc *native.Process
+		proc, err := r.start(s, native.Options{Streams: streams})
 		if err == nil {
-			proc, err = native.Start(s, native.Options{Streams: streams})
-		}
-		if err == nil {
-			r.openGate(program, s, proc)
 			r.proc, r.pid = proc, proc.Pid
 			r.limit = LimitTime(r.Signal, s.TimeoutMillis)
 		}
@@ -54,24 +52,23 @@ func Launch(s *spec.Spec, streams [3]*os.File) (Running, error) {
 	return r, nil
 }
 
-// gateProgram finds the network gate, if the Spec has one.
-func gateProgram(s *spec.Spec) (string, error) {
-	if s.Gate == nil {
-		return "", nil
+// start starts the sandbox, with a network gate if it needs one.
+func (r *alone) start(s *spec.Spec, o native.Options) (*native.Process, error) {
+	g, err := gate.Prepare(s)
+	if err != nil {
+		return nil, err
 	}
-	return gate.Program()
-}
-
-// openGate has the network gate started when the first connection wants it.
-func (r *alone) openGate(program string, s *spec.Spec, proc *native.Process) {
-	if s.Gate == nil {
-		return
+	proc, err := native.Start(s, o)
+	if err != nil {
+		g.Close()
+		return nil, err
 	}
-	r.gate = gate.New(program, s.Gate.Config, proc.Listeners, func(*event.Event) {})
-	if err := r.gate.Attend(proc); err != nil {
-		r.gate.Close() // connections are refused
-		r.gate = nil
+	if g.Asks() {
+		g.Ask = r.ask
 	}
+	r.gate = g
+	_ = g.Attend(proc, nil) // if it fails, connections are refused
+	return proc, nil
 }
 
 // Limit is the policy's timeout for a command that runs.
@@ -121,11 +118,10 @@ func (r *alone) wait(proc *native.Process) {
 		end := proc.Finish(st)
 		r.proc = nil
 		r.mu.Unlock()
-		if r.gate != nil {
-			r.gate.Close()
-		}
+		r.gate.Close()
 		r.state = stateOf(end)
 		r.state.TimedOut = r.limit.Stop()
+		r.state.Met = metBy(proc.Used, r.limits)
 		close(r.done)
 		return
 	}
@@ -144,6 +140,14 @@ func (r *alone) Signal(sig unix.Signal) error {
 		return os.ErrProcessDone
 	}
 	return r.proc.Signal(sig)
+}
+
+// metBy names the limits that were met.
+func metBy(used limits.Usage, l *spec.Limits) (names []string) {
+	for _, h := range used.Hits(l) {
+		names = append(names, h.Name)
+	}
+	return names
 }
 
 func stateOf(st native.State) State {

@@ -166,6 +166,8 @@ var barriers = []string{"/tmp", "/run", "/dev", "/proc", "/var/tmp", "/var/run"}
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
+func isFalse(b *bool) bool { return b != nil && !*b }
+
 // access is what the whole policy allows: the least of all layers, and nothing
 // better than reading for what is protected.
 func (c *compiler) access(p string) Access {

@@ -315,5 +315,9 @@ func (c *compiler) grantSockets() {
 
 // sockets says which unix sockets can be reached.
 func (c *compiler) sockets() Sockets {
-	return Sockets{All: isTrue(c.policy.Network.AllowAllUnixSockets), Allowed: c.socketPatterns, Datagrams: len(c.policy.Network.AllowUnixSockets) > 0}
+	allowed := c.socketPatterns
+	if c.spec.Gate != nil && c.spec.Gate.Socket != "" {
+		allowed = append(allowed, pattern.Quote(c.spec.Gate.Socket))
+	}
+	return Sockets{All: isTrue(c.policy.Network.AllowAllUnixSockets), Allowed: allowed, Datagrams: len(c.policy.Network.AllowUnixSockets) > 0}
 }

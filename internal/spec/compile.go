@@ -42,6 +42,7 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 	if c.locateCaller() {
 		c.searchPath()
 		c.files()
+		c.disk()
 		c.gate()
 		c.certificates()
 		c.broker()

@@ -102,7 +102,7 @@ func (c *compiler) environment() {
 			}
 		case looksSecret:
 			delete(env, name)
-			if !slices.Contains(c.spec.DroppedEnv, name) {
+			if !slices.Contains(c.spec.DroppedEnv, name) && !c.hasPlaceholder(name) {
 				c.spec.DroppedEnv = append(c.spec.DroppedEnv, name)
 			}
 		}

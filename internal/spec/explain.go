@@ -2,6 +2,7 @@ package spec
 
 import (
 	"io"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -77,13 +78,18 @@ func isProtection(m *Mount) bool {
 }
 
 func networkRows(s *Spec) [][2]string {
+	rows := [][2]string{{"closed", ""}}
 	switch s.Network {
 	case NetworkHost:
-		return [][2]string{{"the host's, without any limit", ""}}
+		rows = [][2]string{{"the host's, without any limit", ""}}
 	case NetworkGate:
-		return gateRows(s.Gate)
+		rows = gateRows(s.Gate)
 	}
-	return [][2]string{{"closed", ""}}
+	for _, e := range s.Expose {
+		at := netip.AddrPortFrom(netip.MustParseAddr(e.Address), e.Port).String()
+		rows = append(rows, [2]string{"port " + strconv.Itoa(int(e.Inside)) + " can be reached from outside", "network.exposePorts " + at})
+	}
+	return rows
 }
 
 // gateRows are the rules in the order in which they decide.
@@ -111,8 +117,11 @@ func gateRows(g *Gate) [][2]string {
 		rows = append(rows, [2]string{"nothing for " + plain.Text(group), plain.Text(why)})
 	}
 	rest := string(g.Config.Default) + " everything else"
-	if g.Transparent {
+	switch {
+	case g.Transparent:
 		return append(rows, [2]string{rest, "connections of every program are captured"})
+	case g.Socket != "":
+		return append(rows, [2]string{rest, "only programs that use the socket " + g.Socket + " get out"})
 	}
 	return append(rows, [2]string{rest, "only programs that use the proxy get out"})
 }
@@ -140,6 +149,7 @@ func limitRows(s *Spec) [][2]string {
 			rows = append(rows, [2]string{r.Name, strconv.FormatUint(r.Value, 10)})
 		}
 	}
+	rows = append(rows, s.Limits.rows()...)
 	if s.TimeoutMillis > 0 {
 		rows = append(rows, [2]string{"timeout", strconv.FormatFloat(float64(s.TimeoutMillis)/1000, 'f', -1, 64) + " s"})
 	}

@@ -40,6 +40,9 @@ type Host struct {
 	Root    string
 	Environ []string // "NAME=value"
 	Self    string   // the bailey executable; empty if it is not a file
+	// Companions are the other programs of Bailey's, which it starts without a
+	// sandbox: where they are, or would be looked for.
+	Companions []string
 	// OwnDirs hold Bailey's configuration, state and cache: what it will believe
 	// in the next run.
 	OwnDirs []string
@@ -57,6 +60,8 @@ type Authority struct {
 	// Replaces are files of the host in whose place it stands inside.
 	Bundle   string
 	Replaces []string
+	// Store is the same for Java.
+	Store string
 }
 
 // FileInfo describes one file.

@@ -155,7 +155,7 @@ func isWeb(scheme string) bool { return scheme == "http" || scheme == "https" }
 func (f *finding) addEndpoint(e grants.Endpoint, from string) {
 	isWebPort := e.Port == 80 || e.Port == 443
 	for _, old := range f.endpoints {
-		if old.Host == e.Host && (old.Port == e.Port || old.Port == 0 && isWebPort) {
+		if old.Host == e.Host && old.SSH == e.SSH && (old.Port == e.Port || old.Port == 0 && isWebPort) {
 			return
 		}
 	}

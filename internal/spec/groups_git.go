@@ -156,10 +156,7 @@ func gitEndpoint(url string) (grants.Endpoint, bool) {
 		case "http", "https":
 			return e, ok
 		case "ssh", "git+ssh", "ssh+git":
-			if e.Port == 0 {
-				e.Port = gitSSHPort
-			}
-			return e, ok
+			return bySSH(e), ok
 		}
 		return grants.Endpoint{}, false
 	}
@@ -181,8 +178,13 @@ func scpHost(s string) (grants.Endpoint, bool) {
 		s = strings.TrimSuffix(inner, "]")
 	}
 	e, ok := parseHostPort(s[strings.LastIndexByte(s, '@')+1:])
+	return bySSH(e), ok
+}
+
+func bySSH(e grants.Endpoint) grants.Endpoint {
+	e.SSH = true
 	if e.Port == 0 {
 		e.Port = gitSSHPort
 	}
-	return e, ok
+	return e
 }

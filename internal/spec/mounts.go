@@ -96,7 +96,7 @@ func (c *compiler) basePoints(points []point) []point {
 	scratch("/var/tmp", Mount{Kind: Tmpfs, Mode: 0o1777}, "private /var/tmp")
 	scratch("/run", Mount{Kind: Dir}, "empty /run")
 	if c.host.Home != "" {
-		scratch(clean(c.host.Home), Mount{Kind: Tmpfs, Mode: 0o700}, "private home")
+		scratch(clean(c.host.Home), Mount{Kind: Tmpfs, Mode: 0o700}, PrivateHome)
 	}
 	return points
 }
@@ -354,7 +354,7 @@ func (c *compiler) placeHidden() {
 	}
 	for _, name := range []string{"keys", "kpagecgroup", "kpagecount", "kpageflags", "slabinfo", "timer_list", "vmallocinfo"} {
 		if info, ok := c.facts.lstat("/proc/" + name); ok {
-			c.spec.Mounts = append(c.spec.Mounts, hide("/proc/"+name, info, "of the whole machine"))
+			c.spec.Mounts = append(c.spec.Mounts, hide("/proc/"+name, info, WholeMachine))
 		}
 	}
 }

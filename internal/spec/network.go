@@ -15,6 +15,7 @@ import (
 func (c *compiler) network() {
 	n := &c.policy.Network
 	c.refuseNetwork()
+	c.exposures()
 	open := slices.Contains(n.AllowedDomains, "*")
 	switch {
 	case c.needsGate(open):
@@ -25,6 +26,53 @@ func (c *compiler) network() {
 	default:
 		c.spec.Network = NetworkNone
 	}
+	if c.spec.Network == NetworkGate {
+		c.gateway()
+	}
+	if isTrue(n.AllowLocalBinding) && c.spec.Network.IsOwn() && len(n.ExposePorts) == 0 {
+		c.warn("network.allowLocalBinding: the command has a network of its own; the host reaches the ports that are named with -p")
+	}
+}
+
+// Foresee is what a Spec will say about the network besides what the gate is told:
+// whoever carries it out can begin with that while the rest is compiled.
+func Foresee(p policy.Policy) *Spec {
+	c := &compiler{policy: p, spec: &Spec{Version: Version}}
+	c.network()
+	return c.spec
+}
+
+// gateway says where the gate is inside. What it is told follows when more is
+// known.
+func (c *compiler) gateway() {
+	n := &c.policy.Network
+	c.spec.Gate = &Gate{Transparent: !isFalse(n.Transparent), Must: isTrue(n.Transparent)}
+	if is(n.Egress, egressSocket) {
+		c.spec.Gate.Transparent, c.spec.Gate.Socket = false, gateSocket
+	}
+	if c.wantsLocal() {
+		c.localOutbound()
+	}
+}
+
+// exposures are ports of the host that lead inside.
+func (c *compiler) exposures() {
+	const key = "network.exposePorts"
+	for _, entry := range c.policy.Network.ExposePorts {
+		e, err := policy.ParseExposure(entry)
+		switch {
+		case err != nil:
+			c.refuse(key, entry, err.Error(), "")
+			continue
+		case e.Inside >= GateProxyPort && e.Inside <= GateInsidePort:
+			c.refuse(key, entry, "the port inside is the network gate's own", "use another")
+			continue
+		}
+		to := Exposure{Address: e.Addr.String(), Port: e.Port, Inside: e.Inside}
+		if !slices.Contains(c.spec.Expose, to) {
+			c.spec.Expose = append(c.spec.Expose, to)
+		}
+	}
 }
 
 // needsGate says whether the policy grants a part of the network.
@@ -33,11 +81,14 @@ func (c *compiler) needsGate(open bool) bool {
 	if len(ssh.AllowedHosts) > 0 || c.wantsLocal() && !open || rulesMatter(n.Rules, open) {
 		return true
 	}
+	if n.HTTPProxyPort != nil || n.SOCKSProxyPort != nil {
+		return true
+	}
 	if open {
 		return len(n.DeniedDomains) > 0 || len(ssh.DeniedHosts) > 0 || n.Limits != nil || n.UpstreamProxy != nil ||
-			n.AllowLocalOutbound != nil && !*n.AllowLocalOutbound
+			isFalse(n.AllowLocalOutbound) || isFalse(n.AllowLocalBinding) || len(n.ExposePorts) > 0 || is(n.Egress, egressSocket)
 	}
-	return len(n.AllowedDomains) > 0 || len(n.AllowedCIDRs) > 0 || n.DefaultAction != nil && *n.DefaultAction == "proxy"
+	return len(n.AllowedDomains) > 0 || len(n.AllowedCIDRs) > 0 || is(n.DefaultAction, "proxy") || is(n.DefaultAction, "ask")
 }
 
 // wantsLocal says whether services on the host's loopback can be reached. To name
@@ -53,19 +104,13 @@ func rulesMatter(rules []policy.NetworkRule, open bool) bool {
 	return slices.ContainsFunc(rules, func(r policy.NetworkRule) bool { return open || r.Action != "deny" })
 }
 
-// refuseNetwork refuses what the gate cannot do yet.
+// refuseNetwork refuses what contradicts itself.
 func (c *compiler) refuseNetwork() {
 	n := &c.policy.Network
-	const later = "is not in this version"
-	c.refuseIf(n.HTTPProxyPort != nil, "network.httpProxyPort", "", later, "remove it; network.upstreamProxy leads through a proxy of yours")
-	c.refuseIf(n.SOCKSProxyPort != nil, "network.socksProxyPort", "", later, "remove it; network.upstreamProxy leads through a proxy of yours")
-	c.refuseIf(n.DefaultAction != nil && *n.DefaultAction == "ask", "network.defaultAction", "ask", later, `use "deny"`)
-	c.refuseIf(isTrue(n.AllowLocalBinding), "network.allowLocalBinding", "true", "ports of the sandbox cannot be reached from the host in this version", "remove it; inside, every port can be used")
-	for i := range n.Rules {
-		r := &n.Rules[i]
-		key := "network.rules[" + strconv.Itoa(i) + "]"
-		c.refuseIf(r.Action == "ask", key+".action", "ask", later, `use "allow" or "deny"`)
-	}
+	own := n.HTTPProxyPort != nil || n.SOCKSProxyPort != nil
+	c.refuseIf(own && n.UpstreamProxy != nil, "network.upstreamProxy", "", "connections cannot leave through it and through httpProxyPort or socksProxyPort", "name one of them")
+	c.refuseIf(is(n.Egress, egressSocket) && isTrue(n.Transparent), "network.transparent", "true", "connections cannot be captured where the gate is only at a socket", `remove it, or "egress"`)
+	c.refuseIf(is(n.Egress, egressSocket) && c.wantsLocal(), "network.allowLocalOutbound", "", "loopback cannot lead to the host where the gate is only at a socket", `remove it, or "egress"`)
 }
 
 // gate says what the gate is told. The mounts must be known: what the command can
@@ -74,7 +119,6 @@ func (c *compiler) gate() {
 	if c.spec.Network != NetworkGate || len(c.reasons) > 0 {
 		return
 	}
-	n := &c.policy.Network
 	found := &foundGroups{groups: newGroups(c.facts, c.host.Home, c.project, c.host.Environ)}
 	found.groups.believe = c.isBelieved
 	c.refuseUnknownDenials(found.groups)
@@ -87,9 +131,15 @@ func (c *compiler) gate() {
 		c.refuse("network", "", err.Error(), "")
 		return
 	}
-	c.spec.Gate = &Gate{Config: told, Unknown: found.unknown, Transparent: n.Transparent == nil || *n.Transparent, Must: isTrue(n.Transparent)}
-	if c.wantsLocal() {
-		c.localOutbound()
+	g := c.spec.Gate
+	g.Config, g.Unknown = told, found.unknown
+	if len(g.Local) == 0 {
+		return
+	}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		g.Config.Rules = append(g.Config.Rules, config.Rule{
+			Host: host, Ports: g.Local, Action: config.Allow, Name: "network.allowLocalOutbound",
+		})
 	}
 }
 
@@ -141,31 +191,57 @@ func (f *foundGroups) Endpoints(group string) ([]grants.Endpoint, error) {
 // localOutbound lets the command reach services on the host's loopback.
 func (c *compiler) localOutbound() {
 	list := c.policy.Network.AllowLocalOutboundPorts
-	ports, err := localPorts(list)
+	const key = "network.allowLocalOutboundPorts"
+	ports, err := c.localPorts(list)
 	if err != nil {
-		c.refuse("network.allowLocalOutboundPorts", strings.Join(list, ", "), err.Error(), "")
+		c.refuse(key, strings.Join(list, ", "), err.Error(), "")
 	}
-	g := c.spec.Gate
-	g.Local = ports
-	for _, host := range []string{"127.0.0.1", "::1"} {
-		g.Config.Rules = append(g.Config.Rules, config.Rule{
-			Host: host, Ports: ports, Action: config.Allow, Name: "network.allowLocalOutbound",
-		})
-	}
+	c.refuseIf(err == nil && len(ports) == 0, key, strings.Join(list, ", "), "at these ports of loopback the network gate is, or an exposed port of the sandbox", "remove them")
+	c.spec.Gate.Local = ports
 }
 
-// localPorts are the ports that are granted; none and "*" mean all. The gate's
-// own are not among them then.
-func localPorts(list []string) ([]config.Ports, error) {
-	if len(list) == 0 || slices.Contains(list, "*") {
-		return []config.Ports{{From: 1, To: GateProxyPort - 1}, {From: GateDNSPort + 1, To: 65535}}, nil
+// localPorts are the ports that are granted; none and "*" mean all. At those of
+// the gate there is the gate, and at those that are exposed a server of the
+// sandbox's own.
+func (c *compiler) localPorts(list []string) ([]config.Ports, error) {
+	if len(list) == 0 {
+		list = []string{"*"}
 	}
-	return grants.Ports(list)
+	ports, err := grants.Ports(list)
+	ports = without(ports, config.Ports{From: GateProxyPort, To: GateInsidePort})
+	for _, e := range c.spec.Expose {
+		ports = without(ports, config.Ports{From: e.Inside, To: e.Inside})
+	}
+	return ports, err
 }
+
+// without cuts a range out of others.
+func without(list []config.Ports, cut config.Ports) []config.Ports {
+	var out []config.Ports
+	for _, p := range list {
+		if p.From < cut.From {
+			out = append(out, config.Ports{From: p.From, To: min(p.To, cut.From-1)})
+		}
+		if p.To > cut.To {
+			out = append(out, config.Ports{From: max(p.From, cut.To+1), To: p.To})
+		}
+	}
+	return out
+}
+
+// egressSocket is the choice of network.egress for which gateSocket is where the
+// gate is.
+const (
+	egressSocket = "socket"
+	gateSocket   = "/.bailey/gate.sock"
+)
 
 // bundlePath is where the certificates are inside. The root directory is the
 // sandbox's own, so nothing of the host can be in the way.
-const bundlePath = "/.bailey/ca-bundle.crt"
+const (
+	bundlePath = "/.bailey/ca-bundle.crt"
+	storePath  = "/.bailey/ca-bundle.jks" // for Java
+)
 
 // certificates let programs believe the gate where it opens TLS.
 func (c *compiler) certificates() {
@@ -180,6 +256,9 @@ func (c *compiler) certificates() {
 			Kind: Bind, Source: c.host.Authority.Bundle, Target: target, File: true, Why: "certificates, with the gate's own",
 		})
 	}
+	c.spec.Mounts = append(c.spec.Mounts, Mount{
+		Kind: Bind, Source: c.host.Authority.Store, Target: storePath, File: true, Why: "certificates for Java, with the gate's own",
+	})
 }
 
 // certificateVariables tell programs where the certificates are.
@@ -189,10 +268,11 @@ func (c *compiler) certificateVariables(env map[string]string) {
 	}
 	for _, name := range []string{
 		"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO",
-		"AWS_CA_BUNDLE", "NIX_SSL_CERT_FILE", "npm_config_cafile", "DENO_CERT",
+		"AWS_CA_BUNDLE", "NIX_SSL_CERT_FILE", "npm_config_cafile", "DENO_CERT", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 	} {
 		env[name] = bundlePath
 	}
+	addJava(env, "-Djavax.net.ssl.trustStore="+storePath+" -Djavax.net.ssl.trustStoreType=JKS")
 	for i := range c.policy.Network.Inject {
 		if name := c.policy.Network.Inject[i].Placeholder; name != "" {
 			env[name] = "bailey-adds-it-outside"
@@ -200,17 +280,36 @@ func (c *compiler) certificateVariables(env map[string]string) {
 	}
 }
 
+// addJava adds options for Java to those that the command has already.
+func addJava(env map[string]string, options string) {
+	const name = "JAVA_TOOL_OPTIONS"
+	env[name] = strings.TrimSpace(env[name] + " " + options)
+}
+
+// hasPlaceholder says whether a variable is set to a placeholder inside, and its
+// value is used outside: nobody needs to be told that it was kept out.
+func (c *compiler) hasPlaceholder(name string) bool {
+	return slices.ContainsFunc(c.policy.Network.Inject, func(i policy.Injection) bool { return i.Placeholder == name })
+}
+
 // proxyVariables tell programs where the gate is. Most would reach it without
 // them, where the kernel can capture connections; with them they need no name
-// server, and messages name the host.
+// server, and messages name the host. ALL_PROXY speaks HTTP as well: some
+// programs, those with Python's httpx among them, do not start at all if it names
+// SOCKS and they were installed without it.
 func (c *compiler) proxyVariables(env map[string]string) {
 	if c.spec.Gate == nil {
 		return
 	}
 	c.certificateVariables(env)
+	if c.spec.Gate.Socket != "" {
+		// No variable that programs know could say it.
+		env["BAILEY_GATE_SOCKET"] = c.spec.Gate.Socket
+		return
+	}
 	address := "127.0.0.1:" + strconv.Itoa(GateProxyPort)
 	for name, value := range map[string]string{
-		"HTTP_PROXY": "http://" + address, "HTTPS_PROXY": "http://" + address, "ALL_PROXY": "socks5h://" + address,
+		"HTTP_PROXY": "http://" + address, "HTTPS_PROXY": "http://" + address, "ALL_PROXY": "http://" + address,
 		"NO_PROXY": "localhost,127.0.0.1,::1",
 	} {
 		env[name], env[strings.ToLower(name)] = value, value
@@ -220,7 +319,7 @@ func (c *compiler) proxyVariables(env map[string]string) {
 		return
 	}
 	port := strconv.Itoa(GateProxyPort)
-	env["JAVA_TOOL_OPTIONS"] = "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=" + port +
-		" -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=" + port + " -Dhttp.nonProxyHosts=localhost|127.*|[::1]"
+	addJava(env, "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort="+port+
+		" -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort="+port+" -Dhttp.nonProxyHosts=localhost|127.*|[::1]")
 	env["CLOUDSDK_PROXY_TYPE"], env["CLOUDSDK_PROXY_ADDRESS"], env["CLOUDSDK_PROXY_PORT"] = "http", "127.0.0.1", port
 }

@@ -69,11 +69,111 @@ func TestHostsLoopbackStandsAtGrantedPorts(t *testing.T) {
 		t.Errorf("the gate is told of %q", hosts)
 	}
 	for _, p := range compileNetwork(t, policy.Network{AllowLocalOutbound: new(true)}).Gate.Local {
-		for _, own := range []uint16{GateProxyPort, GateTCPPort, GateDNSPort} {
+		for _, own := range []uint16{GateProxyPort, GateTCPPort, GateDNSPort, GateInsidePort} {
 			if p.From <= own && own <= p.To {
 				t.Errorf("the gate's own port %d is given away in %v", own, p)
 			}
 		}
+	}
+}
+
+func TestPortsOfTheGateAndOfTheSandboxAreNotTheHosts(t *testing.T) {
+	for list, want := range map[string][]config.Ports{
+		"900-1000":  {{From: 900, To: 939}, {From: 944, To: 1000}},
+		"940-1000":  {{From: 944, To: 1000}},
+		"900-942":   {{From: 900, To: 939}},
+		"941 5432":  {{From: 5432, To: 5432}},
+		"1-65535":   {{From: 1, To: 939}, {From: 944, To: 2999}, {From: 3001, To: 65534}},
+		"*":         {{From: 1, To: 939}, {From: 944, To: 2999}, {From: 3001, To: 65534}},
+		"3000-3001": {{From: 3001, To: 3001}},
+	} {
+		s := compileNetwork(t, policy.Network{AllowLocalOutboundPorts: strings.Fields(list), ExposePorts: []string{"3000", "0:65535"}})
+		if !reflect.DeepEqual(s.Gate.Local, want) {
+			t.Errorf("%s: got %v, want %v", list, s.Gate.Local, want)
+		}
+	}
+}
+
+func TestExposedPortsNeedANetworkOfTheSandboxsOwn(t *testing.T) {
+	expose := []string{"3000", "127.0.0.1:3000:3000", "[::1]:0:80"}
+	want := []Exposure{{"127.0.0.1", 3000, 3000}, {"::1", 0, 80}}
+	for name, test := range map[string]struct {
+		policy policy.Network
+		want   Network
+	}{
+		"closed": {policy.Network{ExposePorts: expose}, NetworkNone},
+		"a host": {policy.Network{ExposePorts: expose, AllowedDomains: []string{"a.example"}}, NetworkGate},
+		"open":   {policy.Network{ExposePorts: expose, AllowedDomains: []string{"*"}}, NetworkGate},
+	} {
+		s := compileNetwork(t, test.policy)
+		if s.Network != test.want || !s.NeedsGate() || !reflect.DeepEqual(s.Expose, want) {
+			t.Errorf("%s: got %s, %v", name, s.Network, s.Expose)
+		}
+		if c := s.GateConfig(); test.want == NetworkNone && (c.Default != config.Deny || len(c.Rules) > 0) {
+			t.Errorf("%s: something leads out: %+v", name, c)
+		}
+	}
+}
+
+func TestListeningOnTheHostNeedsItsNetwork(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy policy.Network
+		want   Network
+		warns  bool
+	}{
+		"open, not said":  {policy.Network{AllowedDomains: []string{"*"}}, NetworkHost, false},
+		"open, allowed":   {policy.Network{AllowedDomains: []string{"*"}, AllowLocalBinding: new(true)}, NetworkHost, false},
+		"open, denied":    {policy.Network{AllowedDomains: []string{"*"}, AllowLocalBinding: new(false)}, NetworkGate, false},
+		"closed, allowed": {policy.Network{AllowLocalBinding: new(true)}, NetworkNone, true},
+		"closed, exposed": {policy.Network{AllowLocalBinding: new(true), ExposePorts: []string{"80"}}, NetworkNone, false},
+		"closed, denied":  {policy.Network{AllowLocalBinding: new(false)}, NetworkNone, false},
+		"a host, allowed": {policy.Network{AllowedDomains: []string{"a.b"}, AllowLocalBinding: new(true)}, NetworkGate, true},
+	} {
+		s := compileNetwork(t, test.policy)
+		warns := slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "allowLocalBinding") })
+		if s.Network != test.want || warns != test.warns {
+			t.Errorf("%s: got %s, warnings %q", name, s.Network, s.Warnings)
+		}
+	}
+}
+
+func TestOwnProxiesAreTheWayOut(t *testing.T) {
+	const web, socks = "http://127.0.0.1:3128", "socks5://127.0.0.1:1080"
+	for name, test := range map[string]struct {
+		policy policy.Network
+		want   config.Upstream
+		rest   config.Action
+	}{
+		"http":      {policy.Network{HTTPProxyPort: new(3128)}, config.Upstream{HTTP: web, HTTPS: web, All: web}, config.Proxy},
+		"socks":     {policy.Network{SOCKSProxyPort: new(1080)}, config.Upstream{All: socks}, config.Proxy},
+		"both":      {policy.Network{HTTPProxyPort: new(3128), SOCKSProxyPort: new(1080)}, config.Upstream{HTTP: web, HTTPS: web, All: socks}, config.Proxy},
+		"hosts":     {policy.Network{HTTPProxyPort: new(3128), AllowedDomains: []string{"a.b"}}, config.Upstream{HTTP: web, HTTPS: web, All: web}, config.Deny},
+		"denied":    {policy.Network{SOCKSProxyPort: new(1080), DeniedDomains: []string{"a.b"}}, config.Upstream{All: socks}, config.Proxy},
+		"no others": {policy.Network{SOCKSProxyPort: new(1080), DefaultAction: new("deny")}, config.Upstream{All: socks}, config.Deny},
+	} {
+		s := compileNetwork(t, test.policy)
+		if s.Network != NetworkGate || s.Gate.Config.Upstream != test.want || s.Gate.Config.Default != test.rest {
+			t.Errorf("%s: got %s, %+v", name, s.Network, s.Gate)
+		}
+	}
+}
+
+func TestEgressBySocketIsTheOnlyWay(t *testing.T) {
+	s := compileNetwork(t, policy.Network{AllowedDomains: []string{"a.example"}, Egress: new("socket")})
+	if s.Network != NetworkGate || s.Gate.Socket != "/.bailey/gate.sock" || s.Gate.Transparent {
+		t.Errorf("got %s, %+v", s.Network, s.Gate)
+	}
+	if !slices.Contains(s.Env, "BAILEY_GATE_SOCKET=/.bailey/gate.sock") || slices.ContainsFunc(s.Env, func(v string) bool { return strings.Contains(v, "_PROXY=") }) {
+		t.Errorf("environment %q", s.Env)
+	}
+	if !slices.Contains(s.Broker.Sockets.Allowed, "/.bailey/gate.sock") {
+		t.Errorf("sockets %+v", s.Broker.Sockets)
+	}
+	if s := compileNetwork(t, policy.Network{AllowedDomains: []string{"*"}, Egress: new("socket")}); s.Network != NetworkGate {
+		t.Errorf("open: got %s", s.Network)
+	}
+	if s := compileNetwork(t, policy.Network{Egress: new("socket")}); s.Network != NetworkNone {
+		t.Errorf("closed: got %s", s.Network)
 	}
 }
 

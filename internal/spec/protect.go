@@ -98,6 +98,10 @@ func (c *compiler) protect() {
 	if c.host.Self != "" {
 		c.protectOwn("bailey itself", c.host.Self)
 	}
+	for _, p := range c.host.Companions {
+		c.protectProgram("bailey's program", p)
+	}
+	c.protectCredentials()
 	for _, p := range c.host.OwnDirs {
 		c.protectOwn("bailey's directory", p)
 	}
@@ -272,6 +276,21 @@ func (c *compiler) protectOwn(name, p string) {
 		c.refuse(name, p, "does not exist and the sandbox could create it", "mkdir -p "+r.path)
 	}
 	c.protectResolved(name, r)
+}
+
+// protectProgram protects what is started outside. A program that does not exist
+// must not come into being.
+func (c *compiler) protectProgram(name, p string) {
+	r, err := c.facts.resolve(path.Clean(p))
+	switch {
+	case err != nil:
+		c.refuse(name, p, err.Error(), "")
+	case r.missing && c.granted(r.path) == AccessWrite:
+		c.absent = append(c.absent, protection{path: r.path, name: name, always: true})
+	}
+	if err == nil {
+		c.protectResolved(name, r)
+	}
 }
 
 func (c *compiler) protectResolved(name string, r resolved) {

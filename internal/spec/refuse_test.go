@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
@@ -15,17 +14,25 @@ var refusals = []struct {
 	key  string
 	edit func(*policy.Policy)
 }{
-	{"network.httpProxyPort", func(p *policy.Policy) { p.Network.HTTPProxyPort = new(1) }},
-	{"network.socksProxyPort", func(p *policy.Policy) { p.Network.SOCKSProxyPort = new(1) }},
-	{"network.defaultAction", func(p *policy.Policy) { p.Network.DefaultAction = new("ask") }},
-	{"network.allowLocalBinding", func(p *policy.Policy) { p.Network.AllowLocalBinding = new(true) }},
+	{"network.upstreamProxy", func(p *policy.Policy) {
+		p.Network.HTTPProxyPort, p.Network.UpstreamProxy = new(1), new("http://proxy:1")
+	}},
+	{"network.exposePorts", func(p *policy.Policy) { p.Network.ExposePorts = []string{"8080:940"} }},
+	{"network.exposePorts", func(p *policy.Policy) { p.Network.ExposePorts = []string{"8080:943"} }},
+	{"network.exposePorts", func(p *policy.Policy) { p.Network.ExposePorts = []string{"x"} }},
+	{"network.transparent", func(p *policy.Policy) {
+		p.Network.AllowedDomains, p.Network.Egress, p.Network.Transparent = []string{"a"}, new("socket"), new(true)
+	}},
+	{"network.allowLocalOutbound", func(p *policy.Policy) { p.Network.Egress, p.Network.AllowLocalOutbound = new("socket"), new(true) }},
+	{"network.allowLocalOutboundPorts", func(p *policy.Policy) { p.Network.AllowLocalOutboundPorts = []string{"940-943"} }},
+	{"network.allowLocalOutboundPorts", func(p *policy.Policy) {
+		p.Network.AllowLocalOutboundPorts, p.Network.ExposePorts = []string{"3000"}, []string{"3000"}
+	}},
 	{"network", func(p *policy.Policy) {
 		p.Network.Rules = []policy.NetworkRule{{Host: "a", Action: "allow", Inspect: new(true)}} // and there is no authority
 	}},
-	{"network.rules[0].action", func(p *policy.Policy) { p.Network.Rules = []policy.NetworkRule{{Host: "a", Action: "ask"}} }},
-	{"resources.memory", func(p *policy.Policy) { p.Resources.Memory = new(policy.Size(1 << 20)) }},
+	{"resources.memory", func(p *policy.Policy) { p.Resources.Memory = new(policy.Size(4096)) }},
 	{"resources.disk", func(p *policy.Policy) { p.Resources.Disk = new(policy.Size(1 << 20)) }},
-	{"resources.cpu", func(p *policy.Policy) { p.Resources.CPU = new(0.5) }},
 	{"workspace.mode", func(p *policy.Policy) { p.Workspace.Mode = new("overlay") }},
 	{"workspace.rules", func(p *policy.Policy) { p.Workspace.Rules = []policy.WorkspaceRule{{}} }},
 	{"runtime", func(p *policy.Policy) { p.Runtime = new("bwrap") }},
@@ -91,8 +98,8 @@ func TestVacuousRestrictionsPass(t *testing.T) {
 
 func TestAllReasonsAreNamedAtOnce(t *testing.T) {
 	p := basicPolicy()
-	p.Network.HTTPProxyPort = new(1)
-	p.Resources.CPU = new(1.0)
+	p.Network.ExposePorts = []string{"x"}
+	p.Resources.Memory = new(policy.Size(4096))
 	p.Filesystem.DenyWrite = []string{"/proc/*"}
 	_, err := Compile(p, newSystem("/home/u/p/"), Command{})
 	var refused *Refused
@@ -103,23 +110,8 @@ func TestAllReasonsAreNamedAtOnce(t *testing.T) {
 	for _, r := range refused.Reasons {
 		keys = append(keys, r.Key)
 	}
-	if got, want := strings.Join(keys, " "), "network.httpProxyPort resources.cpu command filesystem.denyWrite"; got != want {
+	if got, want := strings.Join(keys, " "), "network.exposePorts resources.memory command filesystem.denyWrite"; got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestLimits(t *testing.T) {
-	p := basicPolicy()
-	p.Resources = policy.Resources{OpenFiles: new(100), Pids: new(50), Timeout: new(policy.Duration(1500 * time.Millisecond))}
-	s, err := Compile(p, newSystem("/home/u/p/"), Command{Argv: []string{"true"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(s.Rlimits) != 3 || s.Rlimits[1] != (Rlimit{"nofile", 100}) || s.Rlimits[2] != (Rlimit{"nproc", 50}) || s.TimeoutMillis != 1500 {
-		t.Errorf("got %v, %d ms", s.Rlimits, s.TimeoutMillis)
-	}
-	if _, err := Compile(p, asRoot(in(newSystem("/root/p/"), "/root/p")), Command{Argv: []string{"true"}}); err == nil {
-		t.Error("a limit on processes passed for root, for whom the kernel does not count")
 	}
 }
 

@@ -9,6 +9,9 @@ import "github.com/bailey-sandbox/bailey/internal/gate/config"
 type Spec struct {
 	Version int `json:"version"`
 
+	// Runtime names the one that must carry it; empty if any may.
+	Runtime string `json:"runtime,omitempty"`
+
 	// Argv is the command. Exec lists the files to try as its program, in order,
 	// as paths inside the sandbox.
 	Argv []string `json:"argv"`
@@ -24,6 +27,9 @@ type Spec struct {
 	Network Network `json:"network"`
 	// Gate is the way out of NetworkGate; nil otherwise.
 	Gate *Gate `json:"gate,omitempty"`
+	// Expose are ports of the sandbox that the host can reach. The network is the
+	// sandbox's own then.
+	Expose []Exposure `json:"expose,omitempty"`
 	// Mounts build the root directory, in order; a parent stands before its
 	// children. Every path is absolute, clean, and free of symbolic links.
 	Mounts []Mount `json:"mounts"`
@@ -36,6 +42,8 @@ type Spec struct {
 	Broker *Broker `json:"broker,omitempty"`
 	// Rlimits are set before the command starts.
 	Rlimits []Rlimit `json:"rlimits,omitempty"`
+	// Limits are those on the sandbox as a whole; nil if there are none.
+	Limits *Limits `json:"limits,omitempty"`
 	// TimeoutMillis ends the sandbox; zero means never.
 	TimeoutMillis int64 `json:"timeoutMillis,omitempty"`
 
@@ -87,6 +95,12 @@ type Gate struct {
 	Transparent bool `json:"transparent"`
 	// Must says that nothing runs where the kernel cannot do that.
 	Must bool `json:"must,omitempty"`
+	// Socket is the path of a unix socket inside that is the only way to the gate;
+	// empty if it is at ports of loopback.
+	Socket string `json:"socket,omitempty"`
+	// Silent says that nobody is told of datagrams that lead nowhere, and which
+	// process made a connection, where the kernel cannot do that.
+	Silent bool `json:"silent,omitempty"`
 	// Unknown are groups of the policy that stand for nothing on this machine,
 	// and why.
 	Unknown []string `json:"unknown,omitempty"`
@@ -95,13 +109,33 @@ type Gate struct {
 	Local []config.Ports `json:"local,omitempty"`
 }
 
+// Exposure is a port of the host behind which a port of the sandbox is.
+type Exposure struct {
+	Address string `json:"address"` // of the host
+	Port    uint16 `json:"port"`    // of the host; 0 lets it choose
+	Inside  uint16 `json:"inside"`
+}
+
 // Ports of the gate inside. Programs in a sandbox cannot have these for
-// themselves: they are below 1024.
+// themselves: the gate has them first.
 const (
-	GateProxyPort = 940 // HTTP and SOCKS
-	GateTCPPort   = 941 // connections to anywhere
-	GateDNSPort   = 942 // questions for names
+	GateProxyPort  = 940 // HTTP and SOCKS
+	GateTCPPort    = 941 // connections to anywhere
+	GateDNSPort    = 942 // questions for names
+	GateInsidePort = 943 // by which the gate itself gets in; see Spec.Expose
 )
+
+// NeedsGate says whether the network gate has something to do.
+func (s *Spec) NeedsGate() bool { return s.Gate != nil || len(s.Expose) > 0 }
+
+// GateConfig is what the gate is told. Where nothing leads out, it only serves
+// exposed ports.
+func (s *Spec) GateConfig() config.Config {
+	if s.Gate == nil {
+		return config.Config{Version: config.Version, Default: config.Deny}
+	}
+	return s.Gate.Config
+}
 
 // Kind says what a Mount makes at its target.
 type Kind string

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"errors"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,15 +23,20 @@ func (s *Session) relayOutput() {
 			_ = writeAll(s.out, s.held)
 			return
 		}
-		data := buf[:n]
-		if s.shared {
-			s.sync()
-			data = s.withoutEcho(data)
-		}
-		// Nobody may be listening any more; the command is still read, so that
-		// it does not wait for ever.
-		_ = writeAll(s.out, data)
+		s.show(buf[:n])
 	}
+}
+
+// show writes what the command said. Nobody may be listening any more; the
+// command is still read, so that it does not wait for ever.
+func (s *Session) show(data []byte) {
+	s.output.Lock()
+	defer s.output.Unlock()
+	if s.shared {
+		s.sync()
+		data = s.withoutEcho(data)
+	}
+	_ = writeAll(s.out, data)
 }
 
 // watchInput asks to be woken once for each arrival of input. To be woken for
@@ -69,16 +75,12 @@ func (s *Session) relayInput() {
 		} else if err != nil {
 			return
 		}
-		for s.sync() {
-			ready, ok := readable(s.in)
-			if !ok {
-				return
-			}
-			if !ready {
+		for {
+			n, err := s.readInput(buf)
+			if errors.Is(err, unix.EAGAIN) {
 				break
 			}
-			n, err := unix.Read(s.in, buf)
-			if err == unix.EINTR || err == unix.EAGAIN {
+			if errors.Is(err, unix.EINTR) {
 				continue
 			}
 			if err != nil || writeAll(s.master, s.typed(buf[:n])) != nil {
@@ -86,6 +88,25 @@ func (s *Session) relayInput() {
 			}
 		}
 	}
+}
+
+// readInput reads what is meant for the command. EAGAIN says that there is
+// nothing, or nothing for it. A question does not come in between: the answer
+// would be read here.
+func (s *Session) readInput(buf []byte) (int, error) {
+	s.input.Lock()
+	defer s.input.Unlock()
+	if !s.sync() {
+		return 0, unix.EAGAIN
+	}
+	ready, ok := readable(s.in)
+	switch {
+	case !ok:
+		return 0, unix.EIO
+	case !ready:
+		return 0, unix.EAGAIN
+	}
+	return unix.Read(s.in, buf)
 }
 
 // typed returns the bytes that make the command's terminal see what the

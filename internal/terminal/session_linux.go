@@ -25,8 +25,14 @@ type Session struct {
 	events int // epoll instance for in, or -1
 	done   chan struct{}
 
+	// A question holds all three; see Ask. Input and output are held while they
+	// are relayed as well.
+	question, input, output sync.Mutex
+
 	mu        sync.Mutex
+	cancel    func() // ends the question that stands, if one does
 	suspended bool
+	closed    bool         // no question is asked any more
 	taken     bool         // the caller's terminal has settings of ours
 	saved     unix.Termios // its own settings, if taken
 	wanted    unix.Termios // ours, if taken,
@@ -110,6 +116,10 @@ func (s *Session) Attach(master *os.File) {
 // Close writes what the command has still to say, and gives the caller's
 // terminal back. The command must have ended.
 func (s *Session) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stopQuestion()
 	if s.done != nil {
 		if s.peer >= 0 {
 			_ = unix.Close(s.peer)
@@ -133,8 +143,11 @@ func (s *Session) Alone() bool { return !s.shared }
 // Suspend gives the caller's terminal back, until Resume.
 func (s *Session) Suspend() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.suspended = true
+	s.mu.Unlock()
+	s.stopQuestion()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.giveBack()
 }
 
@@ -154,7 +167,7 @@ func (s *Session) Resume() {
 func (s *Session) sync() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.suspended || !s.foreground() {
+	if s.suspended || s.cancel != nil || !s.foreground() {
 		return false
 	}
 	now, err := unix.IoctlGetTermios(s.out, unix.TCGETS)

@@ -37,7 +37,7 @@ func Open(file string, start int64) *Log {
 // Mark records that a part has just ended.
 func (l *Log) Mark(name string) {
 	if l != nil {
-		l.At(name, now())
+		l.At(name, Now())
 	}
 }
 

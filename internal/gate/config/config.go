@@ -6,13 +6,17 @@
 // say which is which:
 //
 //	bailey-gate serve --config FD --events FD --control FD --listen ROLE=FD ...
+//		--expose PORT=FD ... --inside FD=FD ...
 //
 // The first yields one Config as JSON, and then its end. To the second the gate
 // writes events, one a line, as package event has them. The third is a stream
 // socket that carries Messages, one a line, in both directions; when its other
 // end is closed the gate ends, and with it every connection. The others are
 // listening sockets, made wherever the clients are; the Roles say what is spoken
-// there.
+// there. Two more sockets may be among them, that only tell: about connections of
+// the sandbox's network, and about datagrams that were not let out of it. Behind
+// --expose are listeners outside for a port inside, and behind --inside the
+// sockets by which the gate gets in.
 package config
 
 import (
@@ -41,15 +45,27 @@ const (
 	RoleHTTP   Role = "http"    // an HTTP proxy
 	RoleSOCKS  Role = "socks"   // SOCKS5, SOCKS4 and SOCKS4a
 	RoleMixed  Role = "mixed"   // either; the first byte tells
-	RoleUnix   Role = "unix"    // as mixed, on a unix socket
+	RoleUnix   Role = "unix"    // as mixed, or as to the server itself, on a unix socket
 	RoleTCP    Role = "tcp"     // connections redirected from anywhere (SO_ORIGINAL_DST)
 	RoleDNSUDP Role = "dns-udp" // a bound datagram socket
 	RoleDNSTCP Role = "dns-tcp"
+
+	// RolePeers and RoleRejected are netlink sockets: the one answers which
+	// socket has the other end of a connection (sock_diag), the other has the
+	// heads of datagrams that lead nowhere (nfnetlink_log).
+	RolePeers    Role = "peers"
+	RoleRejected Role = "rejected"
+
+	// RoleMint and RoleSeed are sockets of TCP by which the gate makes others in
+	// the sandbox's network, to reach ports there; see package inside. The one
+	// listens, the other is not connected.
+	RoleMint Role = "mint"
+	RoleSeed Role = "seed"
 )
 
 // Roles lists every Role.
 func Roles() []Role {
-	return []Role{RoleHTTP, RoleSOCKS, RoleMixed, RoleUnix, RoleTCP, RoleDNSUDP, RoleDNSTCP}
+	return []Role{RoleHTTP, RoleSOCKS, RoleMixed, RoleUnix, RoleTCP, RoleDNSUDP, RoleDNSTCP, RolePeers, RoleRejected}
 }
 
 // Action is what happens to a connection.
@@ -66,6 +82,9 @@ const (
 type Config struct {
 	Version int    `json:"version"`
 	Sandbox string `json:"sandbox,omitempty"` // its id, for events
+	// Process is the first process of the sandbox, if events are to name the
+	// process that made a connection.
+	Process int `json:"process,omitempty"`
 
 	// Rules are in order, and the first that matches decides. Denials come
 	// first; see package grants.
@@ -199,4 +218,17 @@ func (c *Config) checkVersion() error {
 		return fmt.Errorf("the configuration has version %d, and only %d is known here: install all commands of Bailey from one release", c.Version, Version)
 	}
 	return nil
+}
+
+// Asks says whether a question could come up.
+func (c *Config) Asks() bool {
+	if c.Default == Ask {
+		return true
+	}
+	for i := range c.Rules {
+		if c.Rules[i].Action == Ask {
+			return true
+		}
+	}
+	return false
 }

@@ -13,7 +13,7 @@ import (
 
 func full() Config {
 	return Config{
-		Version: Version, Sandbox: "b7", Default: Ask, CanAsk: true,
+		Version: Version, Sandbox: "b7", Process: 7, Default: Ask, CanAsk: true,
 		Rules: []Rule{{
 			Host: "*.example.com", Ports: []Ports{{80, 80}, {8000, 8100}}, Schemes: []string{"https"}, Methods: []string{"GET"},
 			Paths: []string{"/v1/**"}, Action: Allow, Inspect: true, Name: "network.rules[0]", Where: "bailey.jsonc:3:4",
@@ -68,7 +68,7 @@ func TestMessagesCrossASocket(t *testing.T) {
 	config := full()
 	want := []Message{
 		{Type: Reload, Config: &config},
-		{Type: Question, ID: 7, Host: "a.com", Port: 443},
+		{Type: Question, ID: 7, Host: "a.com", Port: 443, Rule: &config.Rules[0], Pid: 12},
 		{Type: Answer, ID: 7, Decision: ForRun},
 		{Type: Reloaded, Error: "bad\nline"},
 	}

@@ -37,9 +37,10 @@ const (
 // Decisions of an Answer. Whoever answers "always" writes the policy, and tells
 // the gate ForRun.
 const (
-	Once     = "once"   // for the connections that wait
-	ForRun   = "run"    // until the gate ends
-	Refusing = "refuse" // until the gate ends
+	Once       = "once"   // for the connections that wait
+	ForRun     = "run"    // until the gate ends
+	Refusing   = "refuse" // until the gate ends
+	Unanswered = "none"   // nobody could be asked: refused for the connections that wait
 )
 
 // Message is one line on the control socket.
@@ -51,7 +52,9 @@ type Message struct {
 
 	ID       uint64 `json:"id,omitempty"`   // of Question, Answer and Withdrawn
 	Host     string `json:"host,omitempty"` // of Question
-	Port     uint16 `json:"port,omitempty"` // of Question
+	Port     uint16 `json:"port,omitempty"` // of Question; 0 means those of the web
+	Rule     *Rule  `json:"rule,omitempty"` // of Question: what asks; nil if it is the default action
+	Pid      int    `json:"pid,omitempty"`  // of Question: the process that waits, if known
 	Decision string `json:"decision,omitempty"`
 }
 
@@ -126,7 +129,7 @@ func (m *Message) check() error {
 		}
 		return m.Config.checkVersion()
 	case Answer:
-		if d := m.Decision; d != Once && d != ForRun && d != Refusing {
+		if d := m.Decision; d != Once && d != ForRun && d != Refusing && d != Unanswered {
 			return fmt.Errorf("an answer cannot be %q", d)
 		}
 	case Ready, Reloaded, Question, Withdrawn:

@@ -18,7 +18,8 @@ import (
 // Endpoint is a host that a tool is configured to use.
 type Endpoint struct {
 	Host string
-	Port uint16 // 0: the ports of the web
+	Port uint16 // 0: the ports of the web, or of ssh
+	SSH  bool   // reached by ssh, not by HTTP or TLS
 	From string // where it was found, for people
 }
 
@@ -40,12 +41,31 @@ type Options struct {
 	Getenv func(string) string
 }
 
-const sshPort = 22
-
 var (
 	webPorts   = []config.Ports{{From: 80, To: 80}, {From: 443, To: 443}}
 	webSchemes = []string{"http", "https"}
+	sshPorts   = []config.Ports{{From: 22, To: 22}}
+	sshSchemes = []string{"ssh"}
 )
+
+// ports are those on which the host is reached.
+func (e Endpoint) ports() []config.Ports {
+	switch {
+	case e.Port != 0:
+		return []config.Ports{{From: e.Port, To: e.Port}}
+	case e.SSH:
+		return sshPorts
+	}
+	return webPorts
+}
+
+// schemes are the protocols by which it is.
+func (e Endpoint) schemes() []string {
+	if e.SSH {
+		return sshSchemes
+	}
+	return webSchemes
+}
 
 // FromPolicy returns the gate's configuration. Rules are in the order in which
 // hosts are decided: denials, network.rules, ssh.allowedHosts,
@@ -116,7 +136,12 @@ func (t *translation) endpoints(key, entry string) ([]Endpoint, error) {
 }
 
 func (t *translation) each(key string, entries []string, add func(entry string, e Endpoint)) error {
+	t.config.Rules = slices.Grow(t.config.Rules, len(entries))
 	for _, entry := range entries {
+		if !strings.HasPrefix(entry, "@") {
+			add(entry, Endpoint{Host: entry})
+			continue
+		}
 		hosts, err := t.endpoints(key, entry)
 		if err != nil {
 			return err
@@ -143,9 +168,9 @@ func (t *translation) deniedSSH() error {
 	return t.each(key, t.policy.SSH.DeniedHosts, func(entry string, e Endpoint) {
 		r := t.named(key, entry, e)
 		r.Action = config.Deny
-		r.Ports = []config.Ports{{From: sshPort, To: sshPort}}
+		r.Ports = sshPorts
 		t.add(r)
-		r.Ports, r.Schemes = nil, []string{"ssh"}
+		r.Ports, r.Schemes = nil, sshSchemes
 		t.add(r)
 	})
 }
@@ -155,7 +180,7 @@ func (t *translation) allowedSSH() error {
 	return t.each(key, t.policy.SSH.AllowedHosts, func(entry string, e Endpoint) {
 		r := t.named(key, entry, e)
 		r.Action = config.Allow
-		r.Ports, r.Schemes = []config.Ports{{From: sshPort, To: sshPort}}, []string{"ssh"}
+		r.Ports, r.Schemes = sshPorts, sshSchemes
 		t.add(r)
 	})
 }
@@ -165,15 +190,9 @@ func (t *translation) allowedDomains() error {
 	return t.each(key, t.policy.Network.AllowedDomains, func(entry string, e Endpoint) {
 		r := t.named(key, entry, e)
 		r.Action = config.Allow
-		switch {
-		case e.Host == "*":
-			// Opens the network to everything: every port, every protocol.
-		case e.Port == sshPort:
-			r.Ports, r.Schemes = []config.Ports{{From: sshPort, To: sshPort}}, []string{"ssh"}
-		case e.Port != 0:
-			r.Ports, r.Schemes = []config.Ports{{From: e.Port, To: e.Port}}, webSchemes
-		default:
-			r.Ports, r.Schemes = webPorts, webSchemes
+		// "*" opens the network to everything: every port, every protocol.
+		if e.Host != "*" {
+			r.Ports, r.Schemes = e.ports(), e.schemes()
 		}
 		t.add(r)
 	})
@@ -206,30 +225,28 @@ func (t *translation) rule(i int) error {
 		r.Ports, r.Schemes, r.Methods, r.Paths = ports, from.Schemes, from.Methods, from.Paths
 		r.Inspect = from.Inspect != nil && *from.Inspect
 		if r.Action != config.Deny {
-			narrow(&r, e.Port)
+			narrow(&r, e)
 		}
 		t.add(r)
 	}
 	return nil
 }
 
-// narrow limits a rule that grants to the ports it means.
-func narrow(r *config.Rule, port uint16) {
-	if len(r.Ports) > 0 {
-		return
-	}
-	if port != 0 {
-		r.Ports = []config.Ports{{From: port, To: port}}
-		return
-	}
-	if len(r.Schemes) == 0 {
-		r.Ports, r.Schemes = webPorts, webSchemes
-		return
-	}
-	for _, scheme := range r.Schemes {
-		for _, p := range defaultPorts[scheme] {
-			if !slices.Contains(r.Ports, p) {
-				r.Ports = append(r.Ports, p)
+// narrow limits a rule that grants to the ports it means: those it names, those
+// of its host, or those of its protocols.
+func narrow(r *config.Rule, e Endpoint) {
+	switch {
+	case len(r.Ports) > 0:
+	case len(r.Schemes) == 0:
+		r.Ports, r.Schemes = e.ports(), e.schemes()
+	case e.Port != 0:
+		r.Ports = e.ports()
+	default:
+		for _, scheme := range r.Schemes {
+			for _, p := range defaultPorts[scheme] {
+				if !slices.Contains(r.Ports, p) {
+					r.Ports = append(r.Ports, p)
+				}
 			}
 		}
 	}
@@ -238,7 +255,7 @@ func narrow(r *config.Rule, port uint16) {
 var defaultPorts = map[string][]config.Ports{
 	"http":  webPorts[:1],
 	"https": webPorts[1:],
-	"ssh":   {{From: sshPort, To: sshPort}},
+	"ssh":   sshPorts,
 	"tcp":   webPorts,
 }
 
@@ -276,6 +293,8 @@ func (t *translation) upstream() error {
 	u := &t.config.Upstream
 	if proxy := t.policy.Network.UpstreamProxy; proxy != nil {
 		u.All = *proxy
+	} else if t.hasOwnProxy() {
+		t.ownProxy()
 	} else if t.options.Getenv != nil {
 		u.HTTP, u.HTTPS, u.All, u.NoProxy = t.variable("http_proxy"), t.variable("https_proxy"), t.variable("all_proxy"), t.variable("no_proxy")
 	}
@@ -283,6 +302,36 @@ func (t *translation) upstream() error {
 		return errors.New(`network.defaultAction "proxy" needs network.upstreamProxy`)
 	}
 	return nil
+}
+
+// hasOwnProxy says whether there is a proxy at a port of the host's loopback.
+func (t *translation) hasOwnProxy() bool {
+	return t.policy.Network.HTTPProxyPort != nil || t.policy.Network.SOCKSProxyPort != nil
+}
+
+// ownProxy leads out through proxies at ports of the host's loopback: the web
+// through the one for HTTP, all else through SOCKS, and everything through the
+// only one if there is but one. They decide about hosts if the policy names none.
+func (t *translation) ownProxy() {
+	u, n := &t.config.Upstream, &t.policy.Network
+	const loopback = "127.0.0.1:"
+	if n.HTTPProxyPort != nil {
+		u.HTTP = "http://" + loopback + strconv.Itoa(*n.HTTPProxyPort)
+		u.HTTPS, u.All = u.HTTP, u.HTTP
+	}
+	if n.SOCKSProxyPort != nil {
+		u.All = "socks5://" + loopback + strconv.Itoa(*n.SOCKSProxyPort)
+	}
+	if n.DefaultAction == nil && !t.namesHosts() {
+		t.config.Default = config.Proxy
+	}
+}
+
+// namesHosts says whether the policy says which hosts can be reached.
+func (t *translation) namesHosts() bool {
+	n := &t.policy.Network
+	grants := func(r policy.NetworkRule) bool { return r.Action != string(config.Deny) }
+	return len(n.AllowedDomains) > 0 || len(n.AllowedCIDRs) > 0 || len(t.policy.SSH.AllowedHosts) > 0 || slices.ContainsFunc(n.Rules, grants)
 }
 
 // variable prefers the spelling in small letters, as most programs do.

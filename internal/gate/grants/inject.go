@@ -37,7 +37,7 @@ func (t *translation) injection(key string, from *policy.Injection) (config.Inje
 	}
 	to.FromEnv, to.FromCommand = from.FromEnv, from.FromCommand
 	if from.FromFile != "" {
-		to.FromFile, err = t.file(from.FromFile)
+		to.FromFile, err = File(from.FromFile, t.options.Home, t.options.Project)
 	}
 	return to, err
 }
@@ -99,12 +99,14 @@ func checkHeader(name string) error {
 	return nil
 }
 
-func (t *translation) file(name string) (string, error) {
-	below, home := strings.CutPrefix(name, "~")
-	base := t.options.Project
+// File is the path that fromFile means: "~/" is the home, and what is relative is
+// so to the project.
+func File(name, home, project string) (string, error) {
+	below, inHome := strings.CutPrefix(name, "~")
+	base := project
 	switch {
-	case home:
-		name, base = below, t.options.Home
+	case inHome:
+		name, base = below, home
 	case filepath.IsAbs(name):
 		return filepath.Clean(name), nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/ready"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // Program finds the gate beside the running program, which is where it is
@@ -36,10 +37,16 @@ func Program() (string, error) {
 
 // Gate is a network gate, from the moment its sockets exist.
 type Gate struct {
+	// Ask answers the gate's questions; nil if nobody can be asked. It is set
+	// before Attend or Keep.
+	Ask AskFunc
+
 	program   string
 	config    config.Config
-	listeners []native.Listener
+	listeners []native.Listener // inside
+	exposed   []exposed         // outside
 	report    func(*event.Event)
+	process   int // the sandbox's first, if what it does is recorded
 
 	mu      sync.Mutex
 	started bool
@@ -48,32 +55,82 @@ type Gate struct {
 	line    []byte // of which the end has not come yet
 	pid     int
 
-	waiting []*os.File    // see Wait
-	done    chan struct{} // closed when Wait returns, nil if it was not called
+	messages  *config.Conn  // over control
+	hungUp    chan struct{} // closed when nothing comes over it any more
+	reloading sync.Mutex    // held by who waits for:
+	reloaded  chan string   // why a configuration was refused
+
+	waiting []*os.File    // see wait
+	done    chan struct{} // closed when wait returns, nil if it was not called
 }
 
-// New is a gate that is not started yet. It takes over the listeners. What the
-// gate has to tell goes to report.
-func New(program string, c config.Config, listeners []native.Listener, report func(*event.Event)) *Gate {
-	return &Gate{program: program, config: c, listeners: listeners, report: report}
+// Prepare gets what the gate of a Spec needs before anything runs: its program,
+// and the ports of the host that are to lead inside. For a Spec that needs no
+// gate it returns nil, on which every method does nothing. Attend, Keep or Close
+// must follow.
+func Prepare(s *spec.Spec) (*Gate, error) {
+	if !s.NeedsGate() {
+		return nil, nil
+	}
+	program, err := Program()
+	if err != nil {
+		return nil, err
+	}
+	g := &Gate{program: program, config: s.GateConfig()}
+	if err := g.expose(s.Expose); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
 }
 
-// Attend starts the gate when the first connection comes, and takes in what it
-// tells, while the command is waited for.
-func (g *Gate) Attend(p *native.Process) error {
-	for _, l := range g.listeners {
-		if err := p.Watch(int(l.File.Fd()), func() bool { g.serve(p); return true }); err != nil {
+// Attend has the gate started when the first connection comes, and takes in what
+// it tells, while the command is waited for; report may be nil. It takes over the
+// sandbox's listeners. If it fails, every connection is refused.
+func (g *Gate) Attend(p *native.Process, report func(*event.Event)) error {
+	if g == nil {
+		return nil
+	}
+	g.listeners = p.Listeners
+	g.record(p.Pid, report)
+	for _, fd := range g.doors() {
+		if err := p.Watch(fd, func() bool { g.serve(p); return true }); err != nil {
+			g.Close()
 			return err
 		}
 	}
 	return nil
 }
 
+// Keep is Attend for a sandbox that stays, until its end.
+func (g *Gate) Keep(r *native.Resident, report func(*event.Event)) {
+	if g == nil {
+		return
+	}
+	g.listeners = r.Listeners
+	g.record(r.Pid, report)
+	go g.wait()
+	r.AtEnd(g.Close)
+}
+
+// doors are the sockets by which something comes for the gate.
+func (g *Gate) doors() (fds []int) {
+	for _, l := range g.listeners {
+		if l.Role != config.RoleMint && l.Role != config.RoleSeed && l.Role != config.RolePeers {
+			fds = append(fds, int(l.File.Fd()))
+		}
+	}
+	for _, e := range g.exposed {
+		fds = append(fds, int(e.file.Fd()))
+	}
+	return fds
+}
+
 // serve starts the gate in the middle of a run. If that fails, connections are
 // refused, and the reason is told.
 func (g *Gate) serve(p *native.Process) {
-	for _, l := range g.listeners {
-		p.Unwatch(int(l.File.Fd()))
+	for _, fd := range g.doors() {
+		p.Unwatch(fd)
 	}
 	err := g.Start()
 	if err == nil {
@@ -90,16 +147,16 @@ func (g *Gate) failed(err error) {
 	g.report(e)
 }
 
-// Wait blocks until a connection comes, and then starts the gate and takes in
+// wait blocks until a connection comes, and then starts the gate and takes in
 // what it tells, until Close. It is for who has no Process to wait for.
-func (g *Gate) Wait() {
+func (g *Gate) wait() {
 	g.mu.Lock()
 	if g.started {
 		g.mu.Unlock()
 		return
 	}
 	g.done = make(chan struct{})
-	g.waiting = copies(g.listeners)
+	g.waiting = copies(g.doors())
 	g.mu.Unlock()
 	defer close(g.done)
 	if !g.waitForConnection() {
@@ -115,10 +172,10 @@ func (g *Gate) Wait() {
 
 // copies are the listeners once more, for the Go runtime to wait on: many gates
 // may wait at once, and none needs a thread for that.
-func copies(listeners []native.Listener) []*os.File {
+func copies(fds []int) []*os.File {
 	var list []*os.File
-	for _, l := range listeners {
-		if f, err := ready.Copy(int(l.File.Fd())); err == nil {
+	for _, fd := range fds {
+		if f, err := ready.Copy(fd); err == nil {
 			list = append(list, f)
 		}
 	}
@@ -150,10 +207,9 @@ func (g *Gate) stopWaiting() {
 
 // Descriptors of the gate.
 const (
-	fdConfig   = 3
-	fdEvents   = 4
-	fdControl  = 5
-	fdListener = 6
+	fdConfig  = 3
+	fdEvents  = 4
+	fdControl = 5
 )
 
 // Start starts the gate and hands it the sockets.
@@ -164,7 +220,8 @@ func (g *Gate) Start() error {
 		return nil
 	}
 	g.started = true
-	configuration, err := inMemory(&g.config)
+	told := g.told(g.config)
+	configuration, err := inMemory(&told)
 	if err != nil {
 		return err
 	}
@@ -180,6 +237,9 @@ func (g *Gate) Start() error {
 	if err != nil {
 		return os.NewSyscallError("socketpair", err)
 	}
+	if err := unix.SetNonblock(pair[0], true); err != nil { // so that closing it ends reading
+		return os.NewSyscallError("fcntl", err)
+	}
 	g.control = os.NewFile(uintptr(pair[0]), "control")
 	control := os.NewFile(uintptr(pair[1]), "control")
 	defer control.Close()
@@ -193,10 +253,7 @@ func (g *Gate) Start() error {
 		g.program, "serve", "--config", strconv.Itoa(fdConfig), "--events", strconv.Itoa(fdEvents), "--control", strconv.Itoa(fdControl),
 	}
 	files := []uintptr{null.Fd(), null.Fd(), null.Fd(), configuration.Fd(), events.Fd(), control.Fd()}
-	for i, l := range g.listeners {
-		argv = append(argv, "--listen", string(l.Role)+"="+strconv.Itoa(fdListener+i))
-		files = append(files, l.File.Fd())
-	}
+	argv, files = g.sockets(argv, files)
 	g.pid, err = syscall.ForkExec(g.program, argv, &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(), Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
@@ -204,12 +261,43 @@ func (g *Gate) Start() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", g.program, err)
 	}
+	g.messages = config.NewConn(g.control)
+	g.hungUp, g.reloaded = make(chan struct{}), make(chan string, 1)
+	go g.converse(g.messages)
 	return nil
+}
+
+// sockets adds the sockets to what the gate inherits, and which is which to its
+// arguments.
+func (g *Gate) sockets(argv []string, files []uintptr) ([]string, []uintptr) {
+	add := func(flag, name string, fd uintptr) {
+		argv = append(argv, flag, name+"="+strconv.Itoa(len(files)))
+		files = append(files, fd)
+	}
+	mint := ""
+	for _, l := range g.listeners {
+		switch l.Role {
+		case config.RoleMint:
+			mint = strconv.Itoa(len(files))
+			files = append(files, l.File.Fd())
+		case config.RoleSeed: // the next after its mint
+			add("--inside", mint, l.File.Fd())
+		default:
+			add("--listen", string(l.Role), l.File.Fd())
+		}
+	}
+	for _, e := range g.exposed {
+		add("--expose", strconv.Itoa(int(e.want.Inside)), e.file.Fd())
+	}
+	return argv, files
 }
 
 func (g *Gate) closeListeners() {
 	for _, l := range g.listeners {
 		_ = l.File.Close()
+	}
+	for _, e := range g.exposed {
+		_ = e.file.Close()
 	}
 }
 
@@ -256,6 +344,9 @@ func (g *Gate) take() bool {
 
 // Close ends the gate, and waits until it has told what it had to tell.
 func (g *Gate) Close() {
+	if g == nil {
+		return
+	}
 	g.mu.Lock()
 	if !g.started {
 		g.started = true
@@ -265,8 +356,11 @@ func (g *Gate) Close() {
 	if g.control != nil {
 		_ = g.control.Close()
 	}
-	done := g.done
+	done, hungUp := g.done, g.hungUp
 	g.mu.Unlock()
+	if hungUp != nil {
+		<-hungUp
+	}
 	if done != nil {
 		<-done
 	} else if g.events != nil {
@@ -277,12 +371,12 @@ func (g *Gate) Close() {
 		_ = g.events.Close()
 	}
 	if g.pid > 0 {
-		wait(g.pid)
+		reap(g.pid)
 	}
 }
 
-// wait collects a process.
-func wait(pid int) (ws unix.WaitStatus) {
+// reap collects a process.
+func reap(pid int) (ws unix.WaitStatus) {
 	for {
 		if _, err := unix.Wait4(pid, &ws, 0, nil); err != unix.EINTR {
 			return ws
@@ -309,7 +403,7 @@ func MakeAuthority(dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", program, err)
 	}
-	if ws := wait(pid); !ws.Exited() || ws.ExitStatus() != 0 {
+	if ws := reap(pid); !ws.Exited() || ws.ExitStatus() != 0 {
 		return errors.New("the certificate authority of the network gate could not be made in " + dir)
 	}
 	return nil

@@ -51,15 +51,25 @@ func (s *Server) ServePacket(ctx context.Context, c *net.UDPConn) error {
 		}
 		go func() {
 			defer func() { <-free }()
-			s.reply(ctx, c, packet[:n], control[:oob], from)
+			s.reply(context.WithValue(ctx, clientKey{}, from), c, packet[:n], control[:oob], from)
 		}()
 	}
+}
+
+// clientKey is for who asks, in the context of a look-up.
+type clientKey struct{}
+
+// ClientOf returns who sent the datagram that a look-up answers; the zero value
+// if it did not come in one.
+func ClientOf(ctx context.Context) netip.AddrPort {
+	from, _ := ctx.Value(clientKey{}).(netip.AddrPort)
+	return from
 }
 
 func (s *Server) reply(ctx context.Context, c *net.UDPConn, query, control []byte, to netip.AddrPort) {
 	if response := s.Answer(ctx, query); response != nil {
 		// Whoever asked may be gone by now.
-		_, _, _ = c.WriteMsgUDPAddrPort(response, control, to)
+		_, _, _ = c.WriteMsgUDPAddrPort(response, answerFrom(control), to)
 	}
 }
 

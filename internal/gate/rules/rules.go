@@ -161,19 +161,27 @@ func (s *Set) Inspects() bool { return s.inspect }
 
 // Decide says what happens, now that nothing more will be known. A condition on
 // something that cannot be seen keeps a rule from granting, and does not keep it
-// from refusing.
+// from refusing: a rule that asks refuses then, as nobody could be told what
+// they are asked for.
 func (s *Set) Decide(q Query) Verdict {
 	f := s.find(&q)
 	if f.decided == none {
 		return s.otherwise(&q)
 	}
-	return s.verdict(f.decided)
+	v := s.verdict(f.decided)
+	if v.Action == config.Ask && f.decided != f.certain {
+		v.Action = config.Deny
+	}
+	return v
 }
 
 // Foresee says what could happen at best: a denial is certain, and anything
 // else depends on what is not known yet.
 func (s *Set) Foresee(q Query) Verdict {
 	f := s.find(&q)
+	if f.doubtful < f.granting && f.granting < f.certain {
+		return s.foreseeRest(&q, f.certain)
+	}
 	if f.granting < f.certain {
 		return s.verdict(f.granting)
 	}
@@ -238,32 +246,38 @@ type finding struct {
 	certain  int32 // matches, whatever is not known
 	granting int32 // allows or asks, and may match
 	opening  int32 // opens TLS, and may match
+	doubtful int32 // denies, and may match or not
 }
 
 const none = math.MaxInt32
 
-var nothing = finding{none, none, none, none}
+var nothing = finding{none, none, none, none, none}
 
 func (s *Set) find(q *Query) finding {
 	f := nothing
-	f.visit(s, s.any, q)
-	if q.Host.IsAddr() {
-		f.visit(s, s.address[q.Host.Addr()], q)
-		return f
+	s.lists(q.Host, func(list []int32) { f.visit(s, list, q) })
+	return f
+}
+
+// lists gives the rules whose host matches, in lists that are in order.
+func (s *Set) lists(host hostname.Host, visit func([]int32)) {
+	visit(s.any)
+	if host.IsAddr() {
+		visit(s.address[host.Addr()])
+		return
 	}
-	name := q.Host.Name()
-	f.visit(s, s.exact[name], q)
+	name := host.Name()
+	visit(s.exact[name])
 	for depth, end := 1, len(name); depth <= s.depths.deepest; depth++ {
 		dot := strings.LastIndexByte(name[:end], '.')
 		if dot < 0 {
 			break // what remains is the whole name, which is not below itself
 		}
 		if s.depths.has(depth) {
-			f.visit(s, s.suffix[name[dot+1:]], q)
+			visit(s.suffix[name[dot+1:]])
 		}
 		end = dot
 	}
-	return f
 }
 
 // visit looks at rules whose host matches, in order, until none can be lower
@@ -278,11 +292,13 @@ func (f *finding) visit(s *Set, list []int32, q *Query) {
 		if m == no {
 			continue
 		}
-		if m == yes || r.action == config.Deny {
+		if m == yes || r.action != config.Allow {
 			f.decided = min(f.decided, i)
 		}
 		if r.action != config.Deny {
 			f.granting = min(f.granting, i)
+		} else if m == unknown {
+			f.doubtful = min(f.doubtful, i)
 		}
 		if r.inspect {
 			f.opening = min(f.opening, i)
@@ -357,13 +373,20 @@ func (r *rule) matchMethod(q *Query) answer {
 	if a := q.seen(); a != yes {
 		return a
 	}
+	result := no
 	for _, m := range r.methods {
-		// Some servers take "delete" for DELETE, and others do not.
-		if m == q.Method || r.action == config.Deny && strings.EqualFold(m, q.Method) {
+		switch {
+		case m == q.Method:
 			return yes
+		case !strings.EqualFold(m, q.Method):
+		// Some servers take "delete" for DELETE, and others do not.
+		case r.action == config.Deny:
+			return yes
+		case r.action == config.Ask:
+			result = unknown
 		}
 	}
-	return no
+	return result
 }
 
 func (r *rule) matchPath(q *Query) answer {
@@ -373,12 +396,18 @@ func (r *rule) matchPath(q *Query) answer {
 	if a := q.seen(); a != yes {
 		return a
 	}
+	result := no
 	for i := range r.paths {
-		if r.action == config.Deny && q.Path.mayMatch(&r.paths[i]) || r.action != config.Deny && q.Path.mustMatch(&r.paths[i]) {
+		switch {
+		case q.Path.mustMatch(&r.paths[i]):
 			return yes
+		case r.action == config.Deny && q.Path.mayMatch(&r.paths[i]):
+			return yes
+		case r.action == config.Ask && q.Path.mayMatch(&r.paths[i]):
+			result = unknown
 		}
 	}
-	return no
+	return result
 }
 
 // depths is a set of numbers of labels.

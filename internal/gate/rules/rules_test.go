@@ -429,3 +429,39 @@ func FuzzDomainPatternMatchesAsItReads(f *testing.F) {
 		}
 	})
 }
+
+func TestQuestionCannotBeAvoided(t *testing.T) {
+	s := compile(t, config.Config{Rules: []config.Rule{
+		{Host: "*", Methods: []string{"POST"}, Action: config.Ask, Name: "by method"},
+		{Host: "*", Paths: []string{"/admin/**"}, Action: config.Ask, Name: "by path"},
+		{Host: "*", Name: "rest"},
+	}})
+	for _, c := range []struct {
+		method, path string
+		scheme       Scheme
+		want         config.Action
+		name         string
+	}{
+		{"GET", "/x", HTTP, config.Allow, "rest"},
+		{"POST", "/x", HTTP, config.Ask, "by method"},
+		{"post", "/x", HTTP, config.Deny, "by method"},
+		{"GET", "/admin/x", HTTP, config.Ask, "by path"},
+		{"GET", "/x/../admin/x", HTTP, config.Deny, "by path"},
+		{"GET", "/ADMIN/x", HTTP, config.Deny, "by path"},
+		{"GET", "/%61dmin/x", HTTP, config.Ask, "by path"},
+		{"", "", HTTPS, config.Deny, "by method"}, // it cannot be seen
+		{"", "", SSH, config.Allow, "rest"},
+	} {
+		q := Query{Host: hostOf(t, "a.example"), Port: 443, Scheme: c.scheme, Method: c.method}
+		if c.path != "" {
+			path, err := NewPath(c.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Path = path
+		}
+		if got := s.Decide(q); got.Action != c.want || got.Rule.Name != c.name {
+			t.Errorf("%s %s: got %s by %q, want %s by %q", c.method, c.path, got.Action, got.Rule.Name, c.want, c.name)
+		}
+	}
+}

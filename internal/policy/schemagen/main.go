@@ -122,7 +122,7 @@ func listSchema(elem reflect.Type, tag reflect.StructTag, inRule bool) object {
 		}
 		items["enum"] = values
 	}
-	if tag.Get("check") == "port" {
+	if kind := tag.Get("check"); kind == "port" || kind == "exposure" {
 		items = object{"oneOf": []object{items, {"type": "integer", "minimum": 1, "maximum": 65535}}}
 	}
 	return object{"type": "array", "items": items}

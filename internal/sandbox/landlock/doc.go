@@ -1,7 +1,11 @@
-// Package landlock is the runtime that needs no namespaces. It confines the
-// calling thread with Landlock, a system call filter, resource limits and a clean
-// environment, and becomes the command: there is no process in between, so status,
-// signals, streams and job control are the command's own.
+// Package landlock is the runtime that needs no namespaces, in two forms. Where
+// there is no sandbox, [PrepareAlone] has the command confine itself in a process
+// of its own, with this one as its broker; see [Alone].
+//
+// Inside of a sandbox it confines the calling thread with Landlock, a system call
+// filter, resource limits and a clean environment, and becomes the command: there
+// is no process in between, so status, signals, streams and job control are the
+// command's own. The rest of this comment is about that.
 //
 // It cannot mount anything and has no broker, so much of a Spec is beyond it. What
 // the place it runs in holds already need not be held again: inside another

@@ -14,17 +14,23 @@ import (
 // closes the ways to processes outside that Landlock does not judge.
 func (c *check) filter() seccomp.Profile {
 	p := seccomp.New(seccomp.Options{Families: c.families()})
-	for _, nr := range ipcCalls {
-		p.Rules = put(p.Rules, seccomp.Rule{Nr: nr, Else: seccomp.Fail(uint16(unix.ENOSYS))})
-	}
-	p.Rules = put(p.Rules, limitRule())
-	if !c.allowsUnix() {
-		p.Rules = put(p.Rules, pairRule())
-	}
+	p.Rules = c.isolate(p.Rules)
 	if c.brokered && c.restrictsFiles() {
 		p.Rules = withoutBroker(p.Rules)
 	}
 	return p
+}
+
+// isolate adds what namespaces would do otherwise.
+func (c *check) isolate(rules []seccomp.Rule) []seccomp.Rule {
+	for _, nr := range ipcCalls {
+		rules = put(rules, seccomp.Rule{Nr: nr, Else: seccomp.Fail(uint16(unix.ENOSYS))})
+	}
+	rules = put(rules, limitRule())
+	if !c.allowsUnix() {
+		rules = put(rules, pairRule())
+	}
+	return rules
 }
 
 // restrictsFiles says whether something is kept from the command that lies in the

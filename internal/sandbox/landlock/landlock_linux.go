@@ -1,7 +1,6 @@
 package landlock
 
 import (
-	"fmt"
 	"os"
 	"strings"
 
@@ -53,15 +52,9 @@ const minABI = 6
 // nothing. If a part cannot be held the error is a *spec.Refused with every such
 // part.
 func Prepare(s *spec.Spec, o Options) (*Plan, error) {
-	abi, errno := native.LandlockABI()
-	if need := max(minABI, s.Landlock.MinABI); abi < need {
-		if errno == 0 {
-			errno = unix.ENOSYS
-		}
-		return nil, &native.LaunchError{
-			Step:  fmt.Sprintf("landlock interface %d is needed, this kernel has %d", need, abi),
-			Errno: errno, Wall: native.WallLandlock,
-		}
+	abi, err := interfaceFor(s)
+	if err != nil {
+		return nil, err
 	}
 	w, err := look()
 	if err != nil {
@@ -83,6 +76,8 @@ type check struct {
 	world    *world
 	abi      int
 	terminal bool // a stream is one
+	// alone says that there is no sandbox around this one; see Alone.
+	alone bool
 
 	points []point
 	rules  []rule

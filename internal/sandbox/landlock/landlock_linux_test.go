@@ -240,6 +240,17 @@ func TestNetworkBetweenClosedAndOpenIsRefused(t *testing.T) {
 	}
 }
 
+func TestExposedPortsAreRefused(t *testing.T) {
+	s := &spec.Spec{Network: spec.NetworkNone, Expose: []spec.Exposure{{Address: "127.0.0.1", Port: 80, Inside: 80}}}
+	for name, refuse := range map[string]func(*check){"nested": (*check).network, "without namespaces": (*check).refuseAlone} {
+		c := &check{spec: s}
+		refuse(c)
+		if len(c.reasons) != 1 || c.reasons[0].Key != "network.exposePorts" {
+			t.Errorf("%s: got %v", name, c.reasons)
+		}
+	}
+}
+
 // tree makes files, and directories for names that end in a slash.
 func tree(t *testing.T, names ...string) string {
 	t.Helper()

@@ -90,6 +90,9 @@ func (c *check) network() {
 		c.refuse("network.allowedDomains", "", "needs a network gate of its own, which a sandbox inside another cannot have",
 			`remove it, or use "*" for what the sandbox around this one reaches`)
 	}
+	if len(c.spec.Expose) > 0 {
+		c.refuse("network.exposePorts", "", "needs a network of its own, which a sandbox inside another cannot have", "give -p to the sandbox around this one")
+	}
 }
 
 // hasOnlyLoopback says whether no other interface is up. Nobody without
@@ -200,8 +203,12 @@ func literals(r *spec.PathRule) ([]string, bool) {
 	return []string{p}, ok
 }
 
-// limits refuses a time limit: somebody would have to stay and wait.
+// limits refuses a time limit: somebody would have to stay and wait; and those on
+// the sandbox as a whole, which has neither a group nor files of its own.
 func (c *check) limits() {
+	c.spec.Limits.Each(func(key, value string) {
+		c.refuse(key, value, "only a sandbox with walls of its own has one", "give it to the sandbox around this one")
+	})
 	if ms := c.spec.TimeoutMillis; ms > 0 {
 		c.refuse("resources.timeout", (time.Duration(ms) * time.Millisecond).String(),
 			"nobody stays behind who could end the command", "give it to the sandbox around this one, or use timeout(1)")

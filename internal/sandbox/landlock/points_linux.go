@@ -105,6 +105,9 @@ func (w *world) offers(name string) uint64 {
 // further out.
 func (c *check) want(name string) (rights uint64) {
 	p := c.world.at(name)
+	if c.alone {
+		return c.wantAlone(name, p)
+	}
 	if p != nil && p.kind == skeleton {
 		rights = toList // it leads to what is granted, and holds no files
 	}
@@ -138,6 +141,33 @@ func (c *check) want(name string) (rights uint64) {
 		rights |= toExecute
 	}
 	return rights & c.undenied(name, m)
+}
+
+// wantAlone is want where there is no sandbox around this one. In directories the
+// broker writes, so only single files can be written without it.
+func (c *check) wantAlone(name string, p *place) (rights uint64) {
+	_, m := c.spec.Access(name)
+	if m == nil || p == nil {
+		return 0
+	}
+	switch m.Kind {
+	case spec.Bind:
+		rights = toRead
+		if m.Write && m.File {
+			rights |= toWrite
+		}
+		if m.Devices {
+			rights |= toControl
+		}
+	case spec.Proc:
+		return toRead
+	case spec.Dev:
+		return c.wantDevice(name, p)
+	}
+	if rights != 0 && c.isExecutable(name) {
+		rights |= toExecute
+	}
+	return rights
 }
 
 // undenied are the rights that no denial takes away. One above the mount that

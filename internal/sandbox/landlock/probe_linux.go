@@ -25,26 +25,37 @@ func isRefused(path string) bool {
 // It reports false, and f does not run, if there is no broker: then Landlock
 // judges everything.
 func powerless(abi int, f func()) (brokered bool, err error) {
+	return onOwnThread(func() (bool, error) {
+		if err := noNewPrivileges(); err != nil {
+			return false, err
+		}
+		brokered, err := hasListener()
+		if err != nil || !brokered {
+			return brokered, err
+		}
+		if err := restrict(abi, nil, [3]uint64{}); err != nil {
+			return true, err
+		}
+		f()
+		return true, nil
+	})
+}
+
+// onOwnThread runs f on a thread that ends with it, so that it can confine that
+// thread.
+func onOwnThread(f func() (bool, error)) (bool, error) {
 	type result struct {
-		brokered bool
-		err      error
+		yes bool
+		err error
 	}
 	done := make(chan result)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		var r result
-		if r.err = noNewPrivileges(); r.err == nil {
-			r.brokered, r.err = hasListener()
-		}
-		if r.err == nil && r.brokered {
-			if r.err = restrict(abi, nil, [3]uint64{}); r.err == nil {
-				f()
-			}
-		}
-		done <- r
+		yes, err := f()
+		done <- result{yes, err}
 	}()
 	r := <-done
-	return r.brokered, r.err
+	return r.yes, r.err
 }
 
 // hasListener says whether somebody answers calls of this thread. Only one can,

@@ -19,6 +19,7 @@ const (
 	WallCgroup   Wall = "cgroup namespace"
 	WallNetwork  Wall = "network namespace"
 	WallCapture  Wall = "capture of connections (nftables)"
+	wallIPv6     Wall = "IPv6" // without which there are sandboxes too
 	WallLandlock Wall = "landlock"
 	WallSeccomp  Wall = "seccomp"
 	WallPrivate  Wall = "private writes (overlayfs)"
@@ -50,6 +51,10 @@ type ExecError struct {
 func (e *ExecError) Error() string { return e.Name + ": " + e.Errno.Error() }
 
 func (e *ExecError) Unwrap() error { return e.Errno }
+
+// ErrRuntime is returned for a Spec that another runtime must carry.
+var ErrRuntime = errors.New("runtime landlock: only a command by itself can be run with it, not one that is kept, observed, learned from, audited or started by a program; " +
+	`set "runtime" to "auto" or "native"`)
 
 // ErrDirectory is returned for a stream that is a directory: through its
 // descriptor the sandbox could walk the host's tree.

@@ -91,16 +91,24 @@ type launcher struct {
 	spec    *spec.Spec
 	tty     *Terminal
 	stays   bool   // it is a resident sandbox
+	grouped bool   // a control group of its own holds it
 	files   uint64 // soft limit of open files, or 0
 	abi     int
 	streams [3]uint64 // landlock rights on the streams' own files
 	sockets []gateSocket
+
+	connected bool        // its network was made before; see Foresee
+	next      *[2]uintptr // where the child goes on after that
 }
 
 // build adds every step after the prelude, in order.
 func (l *launcher) build(umask cell) {
 	l.mark("wait for spec")
-	l.gateway()
+	l.group()
+	l.storage()
+	if !l.connected {
+		l.gateway()
+	}
 	l.mounts()
 	l.mark("mounts")
 	l.terminal()
@@ -429,21 +437,6 @@ func (l *launcher) leaveHost(umask cell) {
 	l.begin(WallInit, "restore the file mode mask", "", "")
 	l.call(unix.SYS_UMASK, from(umask))
 }
-
-func (l *launcher) limits() {
-	if lim := new(unix.Rlimit); l.files > 0 && unix.Getrlimit(unix.RLIMIT_NOFILE, lim) == nil {
-		l.begin(WallLimits, "restore the limit of open files", "", "")
-		lim.Cur = min(l.files, lim.Max)
-		l.call(unix.SYS_PRLIMIT64, num(0), num(unix.RLIMIT_NOFILE), l.ptr(unsafe.Pointer(lim)), num(0))
-	}
-	for _, r := range l.spec.Rlimits {
-		l.begin(WallLimits, "limit", r.Name, "")
-		lim := &unix.Rlimit{Cur: r.Value, Max: r.Value}
-		l.call(unix.SYS_PRLIMIT64, num(0), num(rlimits[r.Name]), l.ptr(unsafe.Pointer(lim)), num(0))
-	}
-}
-
-var rlimits = map[string]int{"core": unix.RLIMIT_CORE, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC}
 
 // privileges gives up every capability in all five sets, for good: the
 // securebits keep an exec by user 0 from getting them back.

@@ -117,13 +117,14 @@ const (
 //		chain filter {
 //			type filter hook output priority 0
 //			icmp type echo-request drop                                (and for ICMPv6)
+//			ip daddr != 127.0.0.0/8 meta l4proto udp log group 940     (and for IPv6)
 //		}
 //	}
 //
 // Datagrams to elsewhere find that nobody listens there: every address is the
-// sandbox's own.
+// sandbox's own. The gate is told of them.
 func captureRules(g *spec.Gate) []byte {
-	n := &netlink{}
+	n := &netlink{b: make([]byte, 0, 4096), open: make([]int, 0, 16)}
 	n.batch(unix.NFNL_MSG_BATCH_BEGIN)
 	n.netfilter(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE)
 	n.text(unix.NFTA_TABLE_NAME, tableName)
@@ -144,6 +145,11 @@ func captureRules(g *spec.Gate) []byte {
 	const echo, echo6 = 8, 128
 	n.rule("filter", func() { n.isProtocol(unix.IPPROTO_ICMP); n.isKind(echo); n.verdict(verdictDrop) })
 	n.rule("filter", func() { n.isProtocol(unix.IPPROTO_ICMPV6); n.isKind(echo6); n.verdict(verdictDrop) })
+	if !g.Silent {
+		for _, is := range []func(op uint32){n.comparesLoopback4, n.comparesLoopback6} {
+			n.rule("filter", func() { n.isProtocol(protoUDP); is(unix.NFT_CMP_NEQ); n.log() })
+		}
+	}
 	n.acknowledge()
 	n.batch(unix.NFNL_MSG_BATCH_END)
 	return n.b
@@ -245,20 +251,53 @@ func (n *netlink) isPort(from, to uint16) {
 	n.compare(unix.NFT_CMP_LTE, byte(to>>8), byte(to))
 }
 
-func (n *netlink) isLoopback4() {
+func (n *netlink) isLoopback4() { n.comparesLoopback4(unix.NFT_CMP_EQ) }
+
+func (n *netlink) isLoopback6() { n.comparesLoopback6(unix.NFT_CMP_EQ) }
+
+// comparesLoopback4 is for packets of IPv4 that go to loopback, or do not.
+func (n *netlink) comparesLoopback4(op uint32) {
 	const destination = 16 // in the header
 	n.meta(unix.NFT_META_NFPROTO)
 	n.compare(unix.NFT_CMP_EQ, unix.NFPROTO_IPV4)
 	n.payload(unix.NFT_PAYLOAD_NETWORK_HEADER, destination, 1)
-	n.compare(unix.NFT_CMP_EQ, 127)
+	n.compare(op, 127)
 }
 
-func (n *netlink) isLoopback6() {
+func (n *netlink) comparesLoopback6(op uint32) {
 	const destination = 24 // in the header
 	n.meta(unix.NFT_META_NFPROTO)
 	n.compare(unix.NFT_CMP_EQ, unix.NFPROTO_IPV6)
 	n.payload(unix.NFT_PAYLOAD_NETWORK_HEADER, destination, 16)
-	n.compare(unix.NFT_CMP_EQ, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)
+	n.compare(op, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)
+}
+
+// logGroup is a number that both ends of the kernel's log know, in a network in
+// which there is no other.
+const logGroup = spec.GateProxyPort
+
+// log tells of a packet, at once and no more than its head.
+func (n *netlink) log() {
+	n.expression("log", func() {
+		n.attr(unix.NFTA_LOG_GROUP, binary.BigEndian.AppendUint16(nil, logGroup))
+		n.number(unix.NFTA_LOG_SNAPLEN, loggedBytes)
+		n.attr(unix.NFTA_LOG_QTHRESHOLD, binary.BigEndian.AppendUint16(nil, 1))
+	})
+}
+
+// loggedBytes hold the headers of IP, with all options, and UDP.
+const loggedBytes = 72
+
+// wantLog asks for what is logged to be sent to the socket that this is sent on.
+func wantLog() []byte {
+	const config, command, mode, threshold, bind, copyPacket = 1, 1, 2, 5, 1, 2 // NFULNL_…, NFULA_CFG_…
+	n := &netlink{}
+	n.message(unix.NFNL_SUBSYS_ULOG<<8|config, 0, unix.AF_UNSPEC, 0, logGroup>>8, logGroup&0xff)
+	n.attr(command, []byte{bind})
+	n.attr(mode, append(binary.BigEndian.AppendUint32(nil, loggedBytes), copyPacket, 0))
+	n.number(threshold, 1)
+	n.done()
+	return n.b
 }
 
 func (n *netlink) verdict(code uint32) {
@@ -278,29 +317,48 @@ func (n *netlink) redirect(port uint16) {
 	n.expression("redir", func() { n.number(unix.NFTA_REDIR_REG_PROTO_MIN, register) })
 }
 
-// gateSocket is a socket inside that the gate listens on.
+// gateSocket is a socket inside that is the gate's.
 type gateSocket struct {
 	role   config.Role
 	family int
 	kind   int
 	port   uint16
+	path   string // of AF_UNIX
+	proto  int    // of AF_NETLINK
 }
 
 // gateSockets are the sockets of a gate. Without IPv6 there are fewer.
-func gateSockets(g *spec.Gate, ipv6 bool) []gateSocket {
-	list := []gateSocket{{config.RoleMixed, unix.AF_INET, unix.SOCK_STREAM, spec.GateProxyPort}}
+func gateSockets(s *spec.Spec, ipv6 bool) []gateSocket {
 	families := []int{unix.AF_INET}
 	if ipv6 {
 		families = append(families, unix.AF_INET6)
 	}
-	if !g.Transparent {
-		return list
+	list := make([]gateSocket, 0, maxGateSockets)
+	switch g := s.Gate; {
+	case g == nil:
+	case g.Socket != "":
+		list = append(list, gateSocket{role: config.RoleUnix, family: unix.AF_UNIX, kind: unix.SOCK_STREAM, path: g.Socket})
+	default:
+		list = append(list, gateSocket{role: config.RoleMixed, family: unix.AF_INET, kind: unix.SOCK_STREAM, port: spec.GateProxyPort})
+	}
+	if s.Gate != nil && s.Gate.Socket == "" && !s.Gate.Silent {
+		list = append(list, gateSocket{role: config.RolePeers, family: unix.AF_NETLINK, kind: unix.SOCK_RAW, proto: unix.NETLINK_SOCK_DIAG})
+		if s.Gate.Transparent {
+			list = append(list, gateSocket{role: config.RoleRejected, family: unix.AF_NETLINK, kind: unix.SOCK_RAW, proto: unix.NETLINK_NETFILTER})
+		}
 	}
 	for _, family := range families {
-		list = append(list,
-			gateSocket{config.RoleTCP, family, unix.SOCK_STREAM, spec.GateTCPPort},
-			gateSocket{config.RoleDNSTCP, family, unix.SOCK_STREAM, spec.GateDNSPort},
-			gateSocket{config.RoleDNSUDP, family, unix.SOCK_DGRAM, spec.GateDNSPort})
+		if s.Gate != nil && s.Gate.Transparent {
+			list = append(list,
+				gateSocket{role: config.RoleTCP, family: family, kind: unix.SOCK_STREAM, port: spec.GateTCPPort},
+				gateSocket{role: config.RoleDNSTCP, family: family, kind: unix.SOCK_STREAM, port: spec.GateDNSPort},
+				gateSocket{role: config.RoleDNSUDP, family: family, kind: unix.SOCK_DGRAM, port: spec.GateDNSPort})
+		}
+		if len(s.Expose) > 0 {
+			list = append(list,
+				gateSocket{role: config.RoleMint, family: family, kind: unix.SOCK_STREAM, port: spec.GateInsidePort},
+				gateSocket{role: config.RoleSeed, family: family, kind: unix.SOCK_STREAM})
+		}
 	}
 	return list
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/trace"
 )
@@ -36,8 +37,12 @@ type Options struct {
 	// Files, if not 0, is the soft limit of open files that commands get, where
 	// the launching program has changed its own.
 	Files uint64
+	// Account has everything counted that Process.Used can tell, where this
+	// machine lets it be counted.
+	Account bool
 
 	resident bool // see Open
+	onlyIPv4 bool // the sandbox's network cannot have IPv6
 }
 
 // Process is a running sandbox, seen from outside.
@@ -54,12 +59,15 @@ type Process struct {
 	Uncaptured bool
 	// Err says why calls that need a decision fail, if they all do.
 	Err error
+	// Used is what everything in the sandbox has used, once it has ended.
+	Used limits.Usage
 
 	pidfd  int
 	status int // pipe from process 1
 	umask  int
 	broker *broker.Broker
 	trace  *trace.Log
+	walled walled
 
 	running bool // the command has started
 	settled bool // and memory was given back
@@ -126,6 +134,7 @@ type Embryo struct {
 	prelude builder
 	umask   cell
 	jump    *[2]uintptr // where the child goes on
+	ahead   *launcher   // what it was told to do before the Spec was known, or nil
 	fail    *failure
 }
 
@@ -215,11 +224,15 @@ func (e *Embryo) Abandon() {
 
 // Start is like the function Start, from where Begin left off.
 func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
-	if s.Network.IsOwn() != e.network.IsOwn() || s.Identity != e.id {
+	if s.Network.IsOwn() != e.network.IsOwn() || s.Identity != e.id || !e.foresaw(s) {
 		e.Abandon()
 		return Start(s, e.o)
 	}
-	l, err := e.compile(s)
+	err := e.confine(s)
+	var l *launcher
+	if err == nil {
+		l, err = e.compile(s)
+	}
 	if err == nil {
 		err = e.run(l)
 	}
@@ -227,6 +240,10 @@ func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
 	runtime.KeepAlive(l)
 	if err != nil {
 		e.Abandon()
+		if lacksIPv6(err) {
+			e.o.onlyIPv4 = true
+			return Start(s, e.o)
+		}
 		if isOptional(s, err) {
 			return startUncaptured(s, e.o)
 		}
@@ -240,6 +257,9 @@ func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
 
 // compile turns the Spec into the rest of the plan and the program of process 1.
 func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
+	if s.Runtime != "" && s.Runtime != "native" {
+		return nil, ErrRuntime
+	}
 	abi, errno := landlockABI()
 	if abi < s.Landlock.MinABI {
 		if errno == 0 {
@@ -258,7 +278,12 @@ func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
 	if l.streams, err = checkStreams(s, e.o.Streams, abi); err != nil {
 		return nil, err
 	}
-	l.sockets = needsGateSockets(s)
+	if l.connected = e.ahead != nil; l.connected {
+		l.sockets = e.ahead.sockets
+	} else {
+		l.sockets = e.o.gateSocketsFor(s)
+	}
+	l.grouped = e.proc.walled.group != nil
 	l.build(e.umask)
 	return l, writeInit(e.pipes.in.init, initParams{
 		exec: s.Exec, terminal: e.o.Terminal.stream(), sigmask: currentMask(), resident: e.o.resident,
@@ -284,7 +309,11 @@ func checkStreams(s *spec.Spec, streams [3]*os.File, abi int) (rights [3]uint64,
 
 // run lets the child go on with the rest, and waits for the command to run.
 func (e *Embryo) run(l *launcher) error {
-	e.jump[0], e.jump[1] = l.bounds()
+	to := e.jump
+	if e.ahead != nil {
+		to = e.ahead.next
+	}
+	to[0], to[1] = l.bounds()
 	e.o.Trace.Mark("plan")
 	if err := e.pipes.proceed(); err != nil {
 		return err
@@ -294,7 +323,13 @@ func (e *Embryo) run(l *launcher) error {
 		// While the child builds the sandbox.
 		e.proc.broker = broker.New(l.spec, e.proc.Pid, broker.Options{Report: e.o.Report, Observe: e.o.Observe, Started: useProcessors})
 	}
-	if l.sockets != nil {
+	if e.ahead != nil {
+		e.proc.Listeners = receiveListeners(e.pipes.socket, l.sockets)
+	}
+	if l.limitsDisk() {
+		e.proc.walled.disk = receiveDescriptor(e.pipes.socket)
+	}
+	if l.sockets != nil && e.ahead == nil {
 		e.proc.Listeners = receiveListeners(e.pipes.socket, l.sockets)
 	}
 	if l.tty != nil {
@@ -306,16 +341,16 @@ func (e *Embryo) run(l *launcher) error {
 	msg, ok := e.proc.read()
 	switch {
 	case !ok && e.fail.errno != 0:
-		if err := e.prelude.failed(e.fail); err != nil {
-			return err
-		}
-		return l.failed(e.fail)
+		return e.failed(l)
 	case !ok:
 		return &LaunchError{Step: "start process 1", Errno: unix.ECHILD, Wall: WallInit}
 	case msg.what&msgExecFailed != 0:
 		return &ExecError{Name: l.spec.Argv[0], Errno: unix.Errno(msg.what &^ msgExecFailed)}
 	}
 	e.prelude.report()
+	if e.ahead != nil {
+		e.ahead.report()
+	}
 	l.report()
 	e.o.Trace.Mark("exec")
 	e.proc.running = isOwnProgram
@@ -486,11 +521,13 @@ func (p *Process) settle() {
 // namespace before that returns.
 func (p *Process) reap() unix.WaitStatus {
 	var ws unix.WaitStatus
+	var used unix.Rusage
 	for {
-		if _, err := unix.Wait4(p.Pid, &ws, 0, nil); err != unix.EINTR {
+		if _, err := unix.Wait4(p.Pid, &ws, 0, &used); err != unix.EINTR {
 			break
 		}
 	}
+	p.Used = p.walled.conclude(&used)
 	closeAll(&p.pidfd, &p.status)
 	if p.watched != nil {
 		closeAll(&p.events)

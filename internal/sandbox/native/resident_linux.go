@@ -36,6 +36,7 @@ type Resident struct {
 	jobs  []*Job   // by slot
 	free  []uint32 // slots below len(jobs) that are not in use
 	inner map[uint32]*Job
+	atEnd []func()
 }
 
 // Launch is a command for a Resident.
@@ -119,6 +120,20 @@ func nursery(f func()) {
 	<-done
 }
 
+// AtEnd has f called at the end of the sandbox, when nothing of it is left, and
+// before Done and Close say so.
+func (r *Resident) AtEnd(f func()) {
+	r.mu.Lock()
+	ended := r.proc == nil
+	if !ended {
+		r.atEnd = append(r.atEnd, f)
+	}
+	r.mu.Unlock()
+	if ended {
+		f()
+	}
+}
+
 // Done is closed when nothing of the sandbox is left.
 func (r *Resident) Done() <-chan struct{} { return r.done }
 
@@ -188,6 +203,9 @@ func (r *Resident) end() {
 	r.jobs, r.free, r.inner = nil, nil, nil
 	r.mu.Unlock()
 	_ = r.control.Close()
+	for _, f := range r.atEnd {
+		f()
+	}
 	close(r.done)
 }
 

@@ -37,7 +37,7 @@ type rightsMessage struct {
 	fds  [maxGateSockets + 2]int32 // the last call writes eight bytes
 }
 
-const maxGateSockets = 8
+const maxGateSockets = 16
 
 func newRightsMessage(n int) *rightsMessage {
 	m := new(rightsMessage)

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/bailey-sandbox/bailey/internal/host"
+)
+
+// become has the program baileyd do what a verb asks for: what it takes is more
+// than every command should have to load.
+func (r *request) become(args []string) int {
+	program := host.Beside("baileyd")
+	if program == "" {
+		return fail(errors.New(r.verb.name + ": the program baileyd is missing beside this one; install all programs of Bailey's into one directory: make install"))
+	}
+	argv := append([]string{"baileyd", r.verb.name}, args...)
+	return fail(fmt.Errorf("%s: %w", program, syscall.Exec(program, argv, os.Environ())))
+}

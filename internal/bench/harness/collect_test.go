@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/bailey-sandbox/bailey/internal/bench"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
+)
+
+var twoRounds = map[string]string{
+	"facts":         "commit=abc\nuser=me\nrounds=2\nkernel=6.18\nprocessor=some\nprocessors=2\nmemory=1 MiB\ngovernor=none\nload=0 0 0\nprogram.git=git version 2\n",
+	"memory":        "bailey=612\n",
+	"launches":      `{"build":"bailey","seconds":0.003,"parts":[{"name":"program start","seconds":0.001},{"name":"exec","seconds":0.002}]}` + "\n",
+	"10-true/about": "category=spawn\ncommand=/bin/true\nabsent.firejail=not installed\n",
+	// The machine is ten times slower in the second round: a ratio of medians
+	// would show it, a median of ratios does not.
+	"10-true/01.json": `{"results":[{"command":"unsandboxed","times":[0.001]},{"command":"bwrap","times":[0.004]},{"command":"bailey","times":[0.003]}]}`,
+	"10-true/02.json": `{"results":[{"command":"bailey","times":[0.030]},{"command":"unsandboxed","times":[0.010]},{"command":"bwrap","times":[0.040]}]}`,
+	"20-rg/about":     "category=files\nmissing=rg is not installed\n",
+	"60-many/about":   "category=amortised\ncommand=sh spawn.sh\ncalls=1000\n",
+	"60-many/01.json": `{"results":[{"command":"unsandboxed","times":[0.5]},{"command":"bailey","times":[0.6]}]}`,
+	"60-many/02.json": `{"results":[{"command":"unsandboxed","times":[0.5]},{"command":"bailey","times":[0.6]}]}`,
+}
+
+func TestReportHasEveryRowThatWasAskedFor(t *testing.T) {
+	r, err := read(writeInput(t, twoRounds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := r.Markdown()
+	for _, want := range []string{
+		"| true | unsandboxed | 1.00 | 5.50 | 1.00 |  | 0.25 |\n| true | bwrap | 4.00 | 22.00 | 4.00 | 4.00 … 4.00 | 1.00 |\n| true | bailey | 3.00 | 16.50 | 3.00 | 3.00 … 3.00 | 0.75 |\n",
+		"| true | firejail: not installed |",
+		"| rg | rg is not installed |",
+		"| many | bailey | 600 |",
+		"| bailey | 612 KB |",
+		"| all parts | 3000 | 100.0 % |",
+		"- kernel: 6.18\n", "- git: git version 2\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("report lacks %q:\n%s", want, got)
+		}
+	}
+}
+
+func TestEveryReportIsWhatTheSchemaSays(t *testing.T) {
+	out := t.TempDir()
+	if err := collect(writeInput(t, twoRounds), out, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(out, "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := publishedSchema(t)
+	if err := validate(schema, data); err != nil {
+		t.Error(err)
+	}
+	if err := validate(schema, bytes.Replace(data, []byte(`"rounds": 2`), []byte(`"rounds": "2"`), 1)); err == nil {
+		t.Error("the schema takes a number in quotes")
+	}
+	if _, err := bench.Read(files[0]); err != nil {
+		t.Error(err)
+	}
+	page, err := os.ReadFile(strings.TrimSuffix(files[0], ".json") + ".html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<svg", "What a launch is made of", "abc"} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, unwanted := range []string{"http://", "https://", "<script", "NaN"} {
+		if bytes.Contains(page, []byte(unwanted)) {
+			t.Errorf("the page has %q in it", unwanted)
+		}
+	}
+}
+
+func publishedSchema(t *testing.T) *jsonschema.Resolved {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(testenv.ModuleRoot(t), "docs/schema/benchmark.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := new(jsonschema.Schema)
+	if err := json.Unmarshal(data, schema); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resolved
+}
+
+func validate(schema *jsonschema.Resolved, data []byte) error {
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
+
+func TestRoundWithoutAVariantIsRefused(t *testing.T) {
+	dir := writeInput(t, map[string]string{
+		"facts": "", "memory": "", "10-true/about": "",
+		"10-true/01.json": `{"results":[{"command":"unsandboxed","times":[0.001]},{"command":"bailey","times":[0.003]}]}`,
+		"10-true/02.json": `{"results":[{"command":"unsandboxed","times":[0.001]}]}`,
+	})
+	if _, err := read(dir); err == nil || !strings.Contains(err.Error(), "1 samples in 2 rounds") {
+		t.Errorf("got %v, want an error that counts the samples", err)
+	}
+}
+
+func TestPartsOfALaunchAddUpToTheWhole(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "trace")
+	if err := os.WriteFile(file, []byte(`{"part":"start","ns":1000}
+{"part":"program start","ns":4000,"took":3000}
+{"part":"exec","ns":9000,"took":5000}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := readTrace(file, 1000, 10000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, p := range l.Parts {
+		sum += p.Seconds
+	}
+	if len(l.Parts) != 3 || math.Abs(sum-l.Seconds) > 1e-12 || l.Parts[2].Name != "exit" {
+		t.Errorf("got %+v, whose parts add up to %g", l, sum)
+	}
+}
+
+func writeInput(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

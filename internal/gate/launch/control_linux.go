@@ -1,0 +1,111 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
+)
+
+// AskFunc answers a question of the gate with one of the decisions that package
+// config has. It may take its time, and several may be asked at once; when the
+// context ends nobody waits for the answer any more.
+type AskFunc func(ctx context.Context, question config.Message) (decision string)
+
+// Asks says whether a question could come up.
+func (g *Gate) Asks() bool { return g != nil && g.config.Asks() }
+
+// record has events of a sandbox reported. To find out which process an event is
+// about costs something, which who records none need not pay.
+func (g *Gate) record(process int, report func(*event.Event)) {
+	if g.report = report; report == nil {
+		g.report = func(*event.Event) {}
+		return
+	}
+	g.process = process
+}
+
+// told is the configuration with what only this process knows.
+func (g *Gate) told(c config.Config) config.Config {
+	c.CanAsk, c.Process = g.Ask != nil, g.process
+	return c
+}
+
+// converse takes what the gate says on its control socket, until that is closed
+// and nobody is asked any more.
+func (g *Gate) converse(c *config.Conn) {
+	defer close(g.hungUp)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	all, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	open := map[uint64]context.CancelFunc{}
+	for {
+		m, err := c.Receive()
+		var bad *config.MessageError
+		switch {
+		case errors.As(err, &bad):
+			continue // from another release
+		case err != nil:
+			return
+		}
+		switch m.Type {
+		case config.Question:
+			ctx, done := context.WithCancel(all)
+			open[m.ID] = done
+			asking.Go(func() { g.answer(ctx, c, m) })
+		case config.Withdrawn:
+			if done := open[m.ID]; done != nil {
+				done()
+				delete(open, m.ID)
+			}
+		case config.Reloaded:
+			g.reloaded <- m.Error
+		}
+	}
+}
+
+func (g *Gate) answer(ctx context.Context, c *config.Conn, q config.Message) {
+	decision := config.Unanswered
+	if g.Ask != nil {
+		decision = g.Ask(ctx, q)
+	}
+	// If it fails the gate is gone, and nobody waits.
+	_ = c.Send(config.Message{Type: config.Answer, ID: q.ID, Decision: decision})
+}
+
+// Reload gives the gate another configuration, which holds for connections that
+// come from now on. If it returns an error, the old one still holds.
+func (g *Gate) Reload(c config.Config) error {
+	if g == nil {
+		return errors.New("the sandbox has no network gate")
+	}
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	g.mu.Lock()
+	if !g.started {
+		g.config = c
+		g.mu.Unlock()
+		return nil
+	}
+	messages := g.messages
+	g.mu.Unlock()
+	if messages == nil {
+		return errors.New("the network gate does not run")
+	}
+	c = g.told(c)
+	if err := messages.Send(config.Message{Type: config.Reload, Config: &c}); err != nil {
+		return err
+	}
+	select {
+	case text := <-g.reloaded:
+		if text != "" {
+			return errors.New(text)
+		}
+		return nil
+	case <-g.hungUp:
+		return errors.New("the network gate has ended")
+	}
+}

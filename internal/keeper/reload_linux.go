@@ -1,0 +1,75 @@
+package keeper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// Change asks for other network rules in a sandbox that stands.
+type Change struct {
+	Name string
+	Spec spec.Spec
+}
+
+// Reload gives the sandbox of a name the network rules of a Spec, which must be
+// the same in everything else. They hold for connections made from then on.
+func Reload(name string, s *spec.Spec) error {
+	c, _, err := ask(askReload, Change{name, *s}, false)
+	if c == nil && err == nil {
+		err = fmt.Errorf("%w: %s", ErrMissing, name)
+	}
+	if err != nil {
+		return err
+	}
+	c.close()
+	return nil
+}
+
+func (k *Keeper) reload(c *conn, r *received) error {
+	var change Change
+	if err := r.decode(&change); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	b := k.boxes[change.Name]
+	k.mu.Unlock()
+	if b == nil {
+		return fmt.Errorf("%w: %s", ErrMissing, change.Name)
+	}
+	<-b.ready
+	if b.err != nil {
+		return b.err
+	}
+	if err := b.reload(&change.Spec); err != nil {
+		return err
+	}
+	return c.send(tellDone, nil)
+}
+
+// reload changes the rules, and what the sandbox is known by: a command under the
+// new policy finds it.
+func (b *box) reload(s *spec.Spec) error {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	if parts := spec.Differences(b.spec, s); len(parts) > 0 {
+		return fmt.Errorf("only network rules can change while a sandbox stands, and the policy differs in %s; for a new one: bailey box stop %s",
+			strings.Join(parts, ", "), b.name)
+	}
+	if !bytes.Equal(b.frame, Key(s.Frame())) {
+		return errors.New("files that the sandbox shows were replaced since it was made; for a new one: bailey box stop " + b.name)
+	}
+	if s.Gate == nil {
+		return errors.New("the sandbox has no network, and no rules that could change")
+	}
+	if err := b.gate.Reload(s.Gate.Config); err != nil {
+		return err
+	}
+	b.keeper.mu.Lock()
+	defer b.keeper.mu.Unlock()
+	b.key = Key(s)
+	return nil
+}

@@ -1,0 +1,96 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// Whatever was foreseen, what holds is the Spec.
+func TestForeseenNetworkIsTheSpecs(t *testing.T) {
+	ports := []config.Ports{{From: 7000, To: 8000}}
+	for name, test := range map[string]struct {
+		foreseen *spec.Spec
+		again    bool // from the beginning
+	}{
+		"as it is": {&spec.Spec{Network: spec.NetworkGate, Gate: &spec.Gate{Transparent: true, Must: true, Local: ports}}, false},
+		"nothing":  {&spec.Spec{Network: spec.NetworkNone}, false},
+		"other ports": {&spec.Spec{Network: spec.NetworkGate, Gate: &spec.Gate{
+			Transparent: true, Must: true, Local: []config.Ports{{From: 1, To: 2}},
+		}}, true},
+		"without capture": {&spec.Spec{Network: spec.NetworkGate, Gate: &spec.Gate{Local: ports}}, true},
+		"exposed ports":   {&spec.Spec{Network: spec.NetworkNone, Expose: []spec.Exposure{{Address: "127.0.0.1", Inside: 80}}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := gated(t, `
+for host, port in [("192.0.2.7", 443), ("127.0.0.1", 7777)]:
+    s = socket.create_connection((host, port)); print(s.recv(10).decode(), flush=True)
+try: socket.socket().bind(("127.0.0.1", 80)); print("bound")
+except OSError as e: print(e.strerror)
+`, ports...)
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			streams, collect := outputTo(t)
+			e, err := Begin(Options{Streams: streams})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := e.proc.Pid
+			e.Foresee(test.foreseen)
+			p, err := e.Start(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (p.Pid != first) != test.again {
+				t.Errorf("process %d was begun, and %d is it", first, p.Pid)
+			}
+			closeStreams(streams)
+			for _, l := range p.Listeners {
+				defer l.File.Close()
+				if l.Role != config.RoleTCP {
+					continue
+				}
+				listener := listener(t, l.File)
+				for range 2 {
+					c, err := listener.Accept()
+					if err != nil {
+						t.Fatal(err)
+					}
+					fmt.Fprint(c, "gate")
+					c.Close()
+				}
+				break // of IPv6 there are none
+			}
+			p.Wait()
+			if got := collect(); got != "gate\ngate\nPermission denied\n" {
+				t.Errorf("inside: %q", got)
+			}
+		})
+	}
+}
+
+func TestWhatWasForeseenAndFailsIsNamed(t *testing.T) {
+	s := gated(t, "")
+	s.Gate.Silent = true
+	for range 4000 { // more than a message can hold
+		s.Gate.Local = append(s.Gate.Local, config.Ports{From: 1, To: 2})
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	e, err := Begin(Options{Streams: nulls(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Foresee(s)
+	_, err = e.Start(s)
+	var launch *LaunchError
+	if !errors.As(err, &launch) || launch.Wall != WallCapture || launch.Errno == unix.Errno(0) {
+		t.Errorf("got %v", err)
+	}
+}

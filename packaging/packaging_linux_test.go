@@ -17,6 +17,7 @@ import (
 // the package with the system's own tools, tries what it brought, and removes it.
 // Before and after, the same files are there.
 const asInstalled = `set -eu
+unset TMPDIR
 list() { find /usr /etc /opt /var -xdev \( -path /var/lib/dpkg -o -path /var/log -o -path /var/cache -o -path /var/tmp \) -prune -o -print | sort; }
 list >/tmp/before
 dpkg -i /package/*.deb

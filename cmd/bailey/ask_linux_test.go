@@ -75,8 +75,8 @@ func TestPersonIsAskedOnTheTerminal(t *testing.T) {
 				if got := s.wait(); got != 0 {
 					t.Errorf("status %d", got)
 				}
-				if strings.Contains(string(s.text), question) {
-					t.Errorf("it was asked again: %q", s.text)
+				if text := s.rest(); strings.Contains(text, question) {
+					t.Errorf("it was asked again: %q", text)
 				}
 			})
 		}

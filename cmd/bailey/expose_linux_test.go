@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -47,8 +46,19 @@ func (b *bench) expose(args ...string) *exposing {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	stderr, err := os.Create(filepath.Join(b.t.TempDir(), "stderr"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer stderr.Close()
+	said := func() string {
+		text, err := os.ReadFile(stderr.Name())
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return string(text)
+	}
+	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
@@ -57,10 +67,10 @@ func (b *bench) expose(args ...string) *exposing {
 	line, _ := e.stdout.ReadString('\n')
 	if line != "ready\n" {
 		_ = cmd.Wait()
-		b.t.Fatalf("%q: stdout %q, stderr %q", args, line, stderr.String())
+		b.t.Fatalf("%q: stdout %q, stderr %q", args, line, said())
 	}
 	// What Bailey says, it says before the command runs.
-	for text := range strings.Lines(stderr.String()) {
+	for text := range strings.Lines(said()) {
 		if at, _, ok := strings.Cut(strings.TrimPrefix(text, "bailey: "), " leads to port "); ok {
 			e.at = append(e.at, at)
 		}

@@ -104,6 +104,13 @@ func (s *screen) read() {
 	}
 }
 
+// rest returns what appeared after what was expected.
+func (s *screen) rest() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(s.text)
+}
+
 // expect waits until the text appears after what was expected before.
 func (s *screen) expect(text string) {
 	s.t.Helper()

@@ -177,6 +177,7 @@ func makeLocked(below string) (dir string, lock int, err error) {
 		if lock, err := lockDir(dir); err == nil {
 			return dir, lock, nil
 		}
+		_ = unix.Rmdir(dir) // unless that somebody has done so
 	}
 	return "", -1, errors.New("groups vanish as soon as they are made")
 }

@@ -20,6 +20,8 @@ const help = `bailey-gate lets granted connections out of a sandbox. bailey star
                               serve sockets that were inherited
   bailey-gate authority DIR   make the certificate authority of this user in DIR, if
                               there is none, and print the name of its certificate
+  bailey-gate explain [--json] --config FD HOST[:PORT]
+                              what the rules make of a host
   bailey-gate --version       print the version
   bailey-gate --help          print this text
 `
@@ -49,6 +51,8 @@ func dispatch(args []string, stdout io.Writer) error {
 		return serve(args[1:])
 	case "authority":
 		return makeAuthority(args[1:], stdout)
+	case "explain":
+		return explain(args[1:], stdout)
 	case "-v", "--version", "version":
 		_, err := io.WriteString(stdout, version.Line("bailey-gate"))
 		return err

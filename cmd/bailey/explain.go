@@ -11,6 +11,9 @@ import (
 
 // runExplain prints the Spec of a command. Without one it is that of a shell.
 func runExplain(r *request) int {
+	if r.isQuestion() {
+		return r.explainOne()
+	}
 	argv := []string{"sh"}
 	if len(r.args) > 0 || r.hasLine {
 		var err error

@@ -38,6 +38,7 @@ type request struct {
 	version bool
 
 	verb  *verb
+	typed bool     // no "--" stood before the words
 	agent string   // the first word of the command, if that is an agent's name and no "--" stood before it
 	args  []string // of the verb; otherwise the command, or the arguments of -c
 
@@ -237,7 +238,7 @@ func parse(args []string) (*request, error) {
 			r.verb = findVerb(word)
 			args = args[1:]
 		case r.verb == nil || r.verb.command:
-			r.args = args
+			r.args, r.typed = args, true
 			if isAgent(word) && !r.hasLine && (r.verb == nil || r.verb.agents) {
 				r.agent = word
 			}

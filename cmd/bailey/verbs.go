@@ -30,7 +30,7 @@ type verb struct {
 func verbs() []verb {
 	return []verb{
 		{name: "shell", text: "a shell in the sandbox", run: runShell},
-		{name: "explain", args: "[--json] [-- CMD…]", text: "what a command would get, and why", command: true, agents: true, run: runExplain, flags: []flag{
+		{name: "explain", args: "[--json] [path P | host H[:PORT] | env NAME | command CMD… | -- CMD…]", text: "what a command would get, and why; or one path, host, variable, command", command: true, agents: true, run: runExplain, flags: []flag{
 			{"json", "", "", "print the compiled form, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
 		}},
 		{name: "learn", args: "[--write] [--prove] [--save FILE | --merge FILE] -- CMD…", text: "run a command observed, and propose a policy for it", command: true, run: runLearn, flags: []flag{

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/pattern"
+	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// finding is the answer to one question about a policy.
+type finding struct {
+	Subject string `json:"subject"`
+	Allowed bool   `json:"allowed"`
+	Verdict string `json:"verdict"`
+	// Rule is the line of the policy that decides, and Where the place it was
+	// written at. A rule that no file says has no place.
+	Rule  string `json:"rule,omitempty"`
+	Where string `json:"where,omitempty"`
+	// Fix is what would change it.
+	Fix string `json:"fix,omitempty"`
+}
+
+// isQuestion says whether the words after "explain" ask about a single thing
+// rather than name a command. A program of such a name stands behind "--".
+func (r *request) isQuestion() bool {
+	if !r.typed || len(r.args) < 2 {
+		return false
+	}
+	switch r.args[0] {
+	case "path", "host", "command":
+		return true
+	case "env":
+		// It is a program as well, which takes assignments and commands.
+		return len(r.args) == 2 && !strings.ContainsAny(r.args[1], "=/ ")
+	}
+	return false
+}
+
+// explainOne answers a question.
+func (r *request) explainOne() int {
+	if err := r.checkQuestion(); err != nil {
+		return fail(err)
+	}
+	if name := r.args[1]; r.args[0] == "env" && os.Getenv(name) == "" {
+		// It is asked what would happen to it.
+		if err := os.Setenv(name, "value"); err != nil {
+			return fail(err)
+		}
+	}
+	m, err := r.manager()
+	if err != nil {
+		return fail(err)
+	}
+	s, err := m.Compile([]string{"sh"})
+	if err != nil {
+		return fail(err)
+	}
+	if !r.settledQuiet() && !r.json {
+		say(tagNote, describeChain(m.Loaded()))
+	}
+	if r.args[0] == "host" && s.Network == spec.NetworkGate {
+		return askGate(s, r.args[1], r.json)
+	}
+	f, err := find(r.args[0], r.args[1:], m, s)
+	if err != nil {
+		return fail(err)
+	}
+	return f.print(r.json)
+}
+
+func (r *request) checkQuestion() error {
+	switch {
+	case r.args[0] != "command" && len(r.args) > 2:
+		return fmt.Errorf("explain %s is about one of them; for a command of that name: bailey explain -- %s", r.args[0], r.args[0])
+	case r.args[1] == "":
+		return errors.New("explain " + r.args[0] + ": an empty word is none")
+	}
+	return nil
+}
+
+func find(kind string, words []string, m *sandbox.Manager, s *spec.Spec) (finding, error) {
+	p := m.Loaded().Policy
+	switch kind {
+	case "path":
+		return findPath(words[0], p.Origins, s)
+	case "env":
+		return findVariable(words[0], p, s), nil
+	case "host":
+		return findHost(words[0], s), nil
+	}
+	return findCommand(words, p), nil
+}
+
+// findPath says what a path of the host is inside: what its mount allows, and what
+// the broker denies there.
+func findPath(name string, origins policy.Origins, s *spec.Spec) (finding, error) {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return finding{}, err
+		}
+		name = filepath.Join(home, rest)
+	}
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return finding{}, err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	f := finding{Subject: path}
+	access, mount := s.Access(path)
+	f.fromMount(access, mount)
+	f.fromRules(s, access)
+	f.Where = whereIs(f.Rule, origins)
+	return f, nil
+}
+
+// fromMount is what the sandbox shows at a path.
+func (f *finding) fromMount(access spec.Access, m *spec.Mount) {
+	const showIt = "--allow-read "
+	switch {
+	case m == nil || m.Kind == spec.Dir:
+		f.Verdict, f.Rule, f.Fix = "does not exist inside", "no rule grants it", showIt+f.Subject
+	case m.Kind == spec.Hide:
+		f.Verdict, f.Rule = "is hidden", m.Why
+	case m.Kind == spec.Tmpfs:
+		f.Verdict, f.Rule, f.Fix = "does not exist inside; what is written there is forgotten", m.Why, showIt+f.Subject
+	case access == spec.AccessWrite:
+		f.Allowed, f.Verdict, f.Rule = true, "can be read and written", m.Why
+	case access == spec.AccessPrivate:
+		f.Allowed, f.Verdict, f.Rule = true, "can be read; what is written is forgotten", m.Why
+	default:
+		f.Allowed, f.Verdict, f.Rule = true, "can be read", m.Why
+		if !strings.HasPrefix(m.Why, "filesystem.denyWrite ") && !strings.HasPrefix(m.Why, "protected ") {
+			f.Fix = "to write it: --allow-write " + f.Subject
+		}
+	}
+}
+
+// fromRules is what the broker denies of that. In every layer the first rule about
+// a path decides.
+func (f *finding) fromRules(s *spec.Spec, access spec.Access) {
+	if !f.Allowed {
+		return
+	}
+	inArea := slices.ContainsFunc(s.Broker.Areas, func(dir string) bool { return spec.Covers(dir, f.Subject) })
+	for _, layer := range s.Broker.Layers {
+		read := firstRule(layer, f.Subject, func(r *spec.PathRule) spec.Verdict { return r.Read })
+		if s.Broker.Read && read != nil && read.Read == spec.Denied {
+			f.Allowed, f.Verdict, f.Rule, f.Fix = false, "cannot be read", read.Why, withPath(read.Fix, f.Subject)
+			return
+		}
+		write := firstRule(layer, f.Subject, func(r *spec.PathRule) spec.Verdict { return r.Write })
+		if inArea && access == spec.AccessWrite && write != nil && write.Write == spec.Denied {
+			f.Verdict, f.Rule, f.Fix = "can be read, and neither written nor made", write.Why, withPath(write.Fix, f.Subject)
+		}
+	}
+}
+
+func withPath(fix, path string) string {
+	if strings.HasPrefix(fix, "--") {
+		return fix + " " + path
+	}
+	return fix
+}
+
+func firstRule(layer []spec.PathRule, path string, says func(*spec.PathRule) spec.Verdict) *spec.PathRule {
+	for i := range layer {
+		r := &layer[i]
+		if says(r) == "" {
+			continue
+		}
+		if set, err := pattern.NewSet([]string{r.Pattern}); err == nil && set.First(path) >= 0 {
+			return r
+		}
+	}
+	return nil
+}
+
+// whereIs returns the place of a rule that is named by its key and its entry.
+func whereIs(rule string, origins policy.Origins) string {
+	key, entry, _ := strings.Cut(rule, " ")
+	if pos, ok := origins[policy.Origin{Key: key, Entry: entry}]; ok {
+		return pos.String()
+	}
+	return ""
+}
+
+// findVariable says what becomes of a variable of the environment.
+func findVariable(name string, p policy.Policy, s *spec.Spec) finding {
+	f := finding{Subject: name, Fix: "--env " + name}
+	switch {
+	case p.Env.Set[name] != "":
+		f.Allowed, f.Verdict, f.Rule, f.Fix = true, "is set", "env.set "+name, ""
+	case slices.ContainsFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, name+"=") }):
+		f.Allowed, f.Verdict, f.Rule, f.Fix = true, "enters", "env.allow", ""
+		if slices.Contains(p.Env.Allow, name) {
+			f.Rule += " " + name
+		}
+	case slices.Contains(s.DroppedEnv, name):
+		f.Verdict, f.Rule = "is kept out", "it looks like a secret"
+	case slices.Contains(p.Env.Deny, name):
+		f.Verdict, f.Rule, f.Fix = "is kept out", "env.deny "+name, ""
+	default:
+		f.Verdict, f.Rule = "is kept out", "env.allow does not list it"
+	}
+	f.Where = whereIs(f.Rule, p.Origins)
+	return f
+}
+
+// findHost answers for a network without a gate.
+func findHost(name string, s *spec.Spec) finding {
+	if s.Network == spec.NetworkHost {
+		return finding{Subject: name, Allowed: true, Verdict: "can be reached", Rule: "the network is the host's, without any limit"}
+	}
+	host := name
+	if i := strings.LastIndexByte(name, ':'); i > 0 && !strings.HasSuffix(name, "]") {
+		host = name[:i]
+	}
+	return finding{
+		Subject: name, Verdict: "cannot be reached", Rule: "the network is closed",
+		Fix: fmt.Sprintf(`in a policy: "network": {"allowedDomains": [%q]}`, host),
+	}
+}
+
+// findCommand judges what somebody would type.
+func findCommand(argv []string, p policy.Policy) finding {
+	f := finding{Subject: strings.Join(argv, " "), Allowed: true, Verdict: "may be run", Rule: "no rule about commands denies it"}
+	if v := judgeTyped(p, argv); !v.Allowed {
+		f.Allowed, f.Verdict, f.Rule, f.Where, f.Fix = false, "is refused", strings.TrimSpace(v.Key+" "+v.Rule), v.Where, v.Fix
+	}
+	return f
+}
+
+func (f *finding) print(asJSON bool) int {
+	if asJSON {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(f); err != nil {
+			return fail(err)
+		}
+		return answer(b.String())
+	}
+	text := printable(f.Subject) + " " + f.Verdict + "\n  by  " + printable(f.Rule)
+	if f.Where != "" {
+		text += "\n  at  " + printable(f.Where)
+	}
+	if f.Fix != "" {
+		text += "\n  to change it  " + printable(f.Fix)
+	}
+	return answer(text + "\n")
+}

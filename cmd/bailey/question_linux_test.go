@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestExplainAnswersAboutOneThing(t *testing.T) {
+	b := newBench(t)
+	b.write("bailey.jsonc", `{
+  "filesystem": {"allowRead": ["~/data"], "denyRead": ["**/*.pem"], "denyWrite": ["src"]},
+  "command": {"deny": ["git push"]},
+  "env": {"allow": ["WANTED"], "deny": ["PAGER"]},
+  "network": {"allowedDomains": ["*.example.com"], "deniedDomains": ["bad.example.com"],
+    "rules": [{"host": "api.test", "methods": ["GET"], "schemes": ["http"], "action": "allow"}, {"host": "10.0.0.1", "ports": ["8080"], "action": "allow"}]}
+}`, 0o644)
+	for _, dir := range []string{filepath.Join(b.home, "data"), filepath.Join(b.dir, "src")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(place string) string { return "bailey.jsonc:" + place }
+	for _, c := range []struct {
+		question string
+		allowed  bool
+		verdict  string
+		rule     string
+		where    string
+		fix      string
+	}{
+		{"path ~/data/x", true, "can be read", "filesystem.allowRead ~/data", at("2:32"), "to write it: --allow-write"},
+		{"path ~/other", false, "does not exist inside; what is written there is forgotten", "private home", "", "--allow-read "},
+		{"path /srv/other", false, "does not exist inside", "no rule grants it", "", "--allow-read /srv/other"},
+		{"path file", true, "can be read and written", "filesystem.allowWrite .", "", ""},
+		{"path src/file", true, "can be read", "filesystem.denyWrite src", at("2:83"), ""},
+		{"path deep/key.pem", false, "cannot be read", "filesystem.denyRead **/*.pem", at("2:56"), ""},
+		{"path .git/hooks", true, "can be read, and neither written nor made", "protected .git", "", ""},
+		{"path /usr/bin", true, "can be read", "filesystem.allowRead /usr", "", "--allow-write"},
+		{"env WANTED", true, "enters", "env.allow WANTED", at("4:21"), ""},
+		{"env PAGER", false, "is kept out", "env.deny PAGER", at("4:41"), ""},
+		{"env GITHUB_TOKEN", false, "is kept out", "env.allow does not list it", "", "--env GITHUB_TOKEN"},
+		{"env SOMETHING", false, "is kept out", "env.allow does not list it", "", "--env SOMETHING"},
+		{"command git push origin", false, "is refused", "command.deny git push", at("3:24"), ""},
+		{"command git pull", true, "may be run", "no rule about commands denies it", "", ""},
+		{"host www.example.com:443", true, "can be reached, by protocol http or https", "network.allowedDomains *.example.com", at("5:34"), ""},
+		{"host www.example.com", true, "can be reached", "network.allowedDomains *.example.com", at("5:34"), ""},
+		{"host www.example.com:22", false, "cannot be reached", "defaultAction", "", "allowedDomains"},
+		{"host bad.example.com", false, "cannot be reached", "network.deniedDomains bad.example.com", at("5:70"), ""},
+		{"host other.test:80", false, "cannot be reached", "no rule is about it: defaultAction", "", `"allowedDomains": ["other.test"]`},
+		{"host api.test:80", true, "can be reached, by protocol http, method GET", "network.rules", "", ""},
+		{"host 10.0.0.1:8080", true, "can be reached", "network.rules", "", ""},
+	} {
+		args := append([]string{"-q", "-s", "bailey.jsonc", "explain", "--json"}, strings.Fields(c.question)...)
+		got := b.run(args...)
+		var f finding
+		if err := json.Unmarshal([]byte(got.stdout), &f); err != nil || got.status != 0 {
+			t.Errorf("%s: status %d, %v: %s%s", c.question, got.status, err, got.stdout, got.stderr)
+			continue
+		}
+		if f.Allowed != c.allowed || !strings.HasPrefix(f.Verdict, c.verdict) || !strings.Contains(f.Rule, c.rule) ||
+			!strings.HasSuffix(f.Where, c.where) && c.where != "" || !strings.Contains(f.Fix, c.fix) {
+			t.Errorf("%s: got %+v\nwant %+v", c.question, f, c)
+		}
+	}
+}
+
+func TestExplainTellsQuestionsFromCommands(t *testing.T) {
+	b := newBench(t)
+	b.run("-q", "explain", "path", "/usr").want(t, 0, "/usr can be read\n  by  filesystem.allowRead /usr\n  to change it  to write it: --allow-write /usr\n", "")
+	b.run("-q", "explain", "host", "example.com:443").want(t, 0,
+		"example.com:443 cannot be reached\n  by  the network is closed\n  to change it  in a policy: \"network\": {\"allowedDomains\": [\"example.com\"]}\n", "")
+	for _, args := range [][]string{{"explain", "--", "env", "NAME"}, {"explain", "env", "A=b"}, {"explain", "env"}, {"explain", "path"}} {
+		if got := b.run(append([]string{"-q"}, args...)...); !strings.HasPrefix(got.stdout, "command\n") {
+			t.Errorf("%q: %q", args, got.stdout)
+		}
+	}
+	if got := b.run("explain", "path", "/a", "/b"); got.status != 125 || !strings.Contains(got.stderr, "about one of them") {
+		t.Errorf("two paths: %d, %q", got.status, got.stderr)
+	}
+}

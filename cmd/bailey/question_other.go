@@ -1,0 +1,14 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"runtime"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+func askGate(*spec.Spec, string, bool) int {
+	return fail(errors.New("explain: this version has no gate on " + runtime.GOOS))
+}

@@ -117,7 +117,7 @@ func (f *finding) print(stdout io.Writer, asJSON bool) error {
 		text += "\n  at  " + plain.Text(f.Where)
 	}
 	if f.Fix != "" {
-		text += "\n  to change it  " + plain.Text(f.Fix)
+		text += "\n  to change it: " + plain.Text(f.Fix)
 	}
 	_, err := io.WriteString(stdout, text+"\n")
 	return err

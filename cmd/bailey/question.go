@@ -256,8 +256,11 @@ func (f *finding) print(asJSON bool) int {
 	if f.Where != "" {
 		text += "\n  at  " + printable(f.Where)
 	}
-	if f.Fix != "" {
-		text += "\n  to change it  " + printable(f.Fix)
+	switch {
+	case strings.HasPrefix(f.Fix, "to "):
+		text += "\n  " + printable(f.Fix)
+	case f.Fix != "":
+		text += "\n  to change it: " + printable(f.Fix)
 	}
 	return answer(text + "\n")
 }

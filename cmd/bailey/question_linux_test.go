@@ -69,9 +69,9 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 
 func TestExplainTellsQuestionsFromCommands(t *testing.T) {
 	b := newBench(t)
-	b.run("-q", "explain", "path", "/usr").want(t, 0, "/usr can be read\n  by  filesystem.allowRead /usr\n  to change it  to write it: --allow-write /usr\n", "")
+	b.run("-q", "explain", "path", "/usr").want(t, 0, "/usr can be read\n  by  filesystem.allowRead /usr\n  to write it: --allow-write /usr\n", "")
 	b.run("-q", "explain", "host", "example.com:443").want(t, 0,
-		"example.com:443 cannot be reached\n  by  the network is closed\n  to change it  in a policy: \"network\": {\"allowedDomains\": [\"example.com\"]}\n", "")
+		"example.com:443 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowedDomains\": [\"example.com\"]}\n", "")
 	for _, args := range [][]string{{"explain", "--", "env", "NAME"}, {"explain", "env", "A=b"}, {"explain", "env"}, {"explain", "path"}} {
 		if got := b.run(append([]string{"-q"}, args...)...); !strings.HasPrefix(got.stdout, "command\n") {
 			t.Errorf("%q: %q", args, got.stdout)

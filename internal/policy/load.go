@@ -105,7 +105,7 @@ func Load(o Options) (*Loaded, error) {
 		out.Chain, out.Policy, err = l.effective(source{kind: KindFile, name: path})
 		out.Tool, out.Note = l.translated.Tool, l.translated.Note
 	case o.Preset != "":
-		if _, ok := Preset(o.Preset); !ok {
+		if !isPreset(o.Preset) {
 			return nil, unknownPreset(o.Preset)
 		}
 		out.Chain, out.Policy, err = l.effective(source{kind: KindPreset, name: o.Preset})
@@ -421,7 +421,7 @@ func (w *walk) resolve(entry, dir string) (source, error) {
 		strings.HasSuffix(entry, ".json") || strings.HasSuffix(entry, ".jsonc"):
 		return source{KindFile, filepath.Join(dir, entry)}, nil
 	}
-	if _, ok := Preset(entry); !ok {
+	if !isPreset(entry) {
 		return source{}, fmt.Errorf("%w; a file is written with ./ before it", unknownPreset(entry))
 	}
 	return source{KindPreset, entry}, nil

@@ -39,6 +39,11 @@ func PresetNames() []string {
 // IsAgent says whether a preset is for an agent.
 func IsAgent(name string) bool { return slices.Contains(agentPresets, name) }
 
+// isPreset says whether there is a preset of that name, without making its file.
+func isPreset(name string) bool {
+	return name == presetDefault || name == presetNone || slices.Contains(taskPresets, name) || IsAgent(name)
+}
+
 // Preset returns a preset as a policy file.
 func Preset(name string) ([]byte, bool) {
 	switch name {
@@ -48,7 +53,7 @@ func Preset(name string) ([]byte, bool) {
 	case presetNone:
 		return []byte("// none: nothing at all, to build a policy from the ground\n{}\n"), true
 	}
-	if !slices.Contains(taskPresets, name) && !IsAgent(name) {
+	if !isPreset(name) {
 		return nil, false
 	}
 	data, err := presetFiles.ReadFile("presets/" + name + ".jsonc")

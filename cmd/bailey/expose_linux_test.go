@@ -103,9 +103,8 @@ func tellServer(address, text string) (string, error) {
 // end tells the server to end, and waits until nothing of the sandbox is left.
 func (e *exposing) end() {
 	e.t.Helper()
-	if _, err := tellServer(e.at[0], "end"); err != nil {
-		e.t.Error(err)
-	}
+	// It ends at once, and its answer may end with it.
+	_, _ = tellServer(e.at[0], "end")
 	if status := <-e.ended; status != 0 {
 		e.t.Errorf("status %d", status)
 	}

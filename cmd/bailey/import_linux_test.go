@@ -22,10 +22,19 @@ func foreignFiles(network, filesystem string) map[string]string {
 	}
 }
 
+// importBench has a place of its own for the directories that Bailey makes where
+// other tools' settings grant everything around them.
+func importBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.env = append(b.env, "XDG_RUNTIME_DIR="+t.TempDir())
+	return b
+}
+
 func TestOtherToolsSettingsHoldForFiles(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
 	for name, text := range foreignFiles(``, `"denyRead": ["~/private", "**/.env"], "allowWrite": [".", "~/shared"], "denyWrite": ["vendor", "*.pem"]`) {
-		b := newBench(t)
+		b := importBench(t)
 		b.write(name, text, 0o644)
 		b.inHome("notes", "readable\n")
 		for _, dir := range []string{"home/private", "home/shared", "home/.ssh", "project/vendor"} {
@@ -62,7 +71,7 @@ func TestOtherToolsSettingsHoldForFiles(t *testing.T) {
 func TestOtherToolsSettingsAreNoted(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces)
 	for name, text := range foreignFiles(``, `"allowWrite": ["."]`) {
-		b := newBench(t)
+		b := importBench(t)
 		b.write(name, text, 0o644)
 		got := b.run("--settings", name, "--", "true")
 		lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
@@ -81,7 +90,7 @@ func TestOtherToolsSettingsAreNoted(t *testing.T) {
 // A relative path means the working directory there, not the repository.
 func TestOtherToolsPathsStartInTheWorkingDirectory(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
-	b := newBench(t)
+	b := importBench(t)
 	for _, dir := range []string{".git", "sub"} {
 		if err := os.Mkdir(filepath.Join(b.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -98,7 +107,7 @@ func TestOtherToolsPathsStartInTheWorkingDirectory(t *testing.T) {
 
 func TestOtherToolsDenyCommands(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1), testenv.Program("git"))
-	b := newBench(t)
+	b := importBench(t)
 	b.write("fence.json", `{"filesystem": {"allowWrite": ["."]}, "command": {"deny": ["git push"], "allow": ["git push origin docs"]}}`, 0o644)
 	for line, denied := range map[string]bool{
 		"git push": true, "true && git push origin main": true, "x=push; git $x": true, "git version": false,
@@ -153,7 +162,7 @@ func TestOtherToolsGrantEveryPortOfAHost(t *testing.T) {
 
 func TestOtherToolsGrantUnixSockets(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1), testenv.Program("curl"))
-	b := newBench(t)
+	b := importBench(t)
 	for _, name := range []string{"granted", "other"} {
 		l, err := net.Listen("unix", filepath.Join(b.home, name))
 		if err != nil {
@@ -179,7 +188,7 @@ func TestOtherToolsGrantUnixSockets(t *testing.T) {
 // What an import writes does, as a policy, what the settings do.
 func TestAnImportedPolicyRuns(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
-	b := newBench(t)
+	b := importBench(t)
 	b.write("fence.json", `{"filesystem": {"denyRead": ["~/private"], "allowWrite": ["."], "denyWrite": ["fixed"]}, "command": {"deny": ["git push"]}}`, 0o644)
 	b.write("fixed", "as it was\n", 0o644)
 	b.inHome("private", "hidden\n")
@@ -199,7 +208,7 @@ func TestAnImportedPolicyRuns(t *testing.T) {
 // key that there is.
 func TestOtherToolsSamplesRun(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
-	b := newBench(t)
+	b := importBench(t)
 	for _, tool := range []string{"fence", "srt"} {
 		samples, err := filepath.Glob(filepath.Join(testenv.ModuleRoot(t), "internal/foreign/testdata", tool+"-*.json*"))
 		if err != nil || len(samples) < 5 {
@@ -217,7 +226,7 @@ func TestOtherToolsSamplesRun(t *testing.T) {
 func TestExampleSettingsWork(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
 	examples := filepath.Join(testenv.ModuleRoot(t), "examples", "settings")
-	b := newBench(t)
+	b := importBench(t)
 	for _, name := range []string{"fence.json", "srt-settings.json"} {
 		if got := b.run("-s", filepath.Join(examples, name), "--", "true"); got.status != 0 {
 			t.Errorf("%s: %+v", name, got)

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +40,15 @@ func direct(port string, size int64) (net.Conn, error) {
 	c, err := net.Dial("tcp", "127.0.0.1:"+port)
 	if err == nil {
 		_, err = fmt.Fprintf(c, "GET /%d HTTP/1.1\r\nHost: good.example:%s\r\n\r\n", size, port)
+	}
+	return c, err
+}
+
+// bytesOnly asks a server, or a relay to it, for bytes without HTTP.
+func bytesOnly(port string, size int64) (net.Conn, error) {
+	c, err := net.Dial("tcp", "127.0.0.1:"+port)
+	if err == nil {
+		_, err = fmt.Fprintf(c, "%d\n", size)
 	}
 	return c, err
 }
@@ -167,7 +178,13 @@ func BenchmarkDownload(b *testing.B) {
 		{"direct", direct, web},
 		{"proxied", p.proxied, web},
 		{"tunnelled", p.tunnelled, raw},
+		{"direct bytes", bytesOnly, raw},
+		{"socat", bytesOnly, socat(b, raw)},
 	} {
+		if c.port == "" {
+			b.Logf("%s is not installed", c.name)
+			continue
+		}
 		for _, streams := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/%d", c.name, streams), func(b *testing.B) {
 				b.SetBytes(size)
@@ -180,6 +197,35 @@ func BenchmarkDownload(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// socat relays to a port, for comparison; it returns its own, or "".
+func socat(b *testing.B, to string) string {
+	b.Helper()
+	if _, err := exec.LookPath("socat"); err != nil {
+		return ""
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	cmd := exec.Command("socat", "TCP-LISTEN:"+port+",bind=127.0.0.1,fork,reuseaddr,backlog=128", "TCP:127.0.0.1:"+to)
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	for {
+		if c, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
+			c.Close()
+			return port
+		}
+		runtime.Gosched()
 	}
 }
 

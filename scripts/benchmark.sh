@@ -238,8 +238,10 @@ measure() {
   local command="'$path' ${4:-}" variants=() entry i
   [ -d "$dir" ] || describe "$name" "$category" "$command"
   variants+=(unsandboxed "$command")
-  variants+=(bailey "'$binary' -- $command")
-  [ -z "$against" ] || variants+=(previous "'$against' -- $command")
+  if [ $kind != network ]; then
+    variants+=(bailey "'$binary' -- $command")
+    [ -z "$against" ] || variants+=(previous "'$against' -- $command")
+  fi
   for entry in "${extra[@]}"; do variants+=("${entry%% *}" "'$binary' ${entry#* } -- $command"); done
   for entry in "${peers[@]}"; do variants+=("$entry" "$(peer "$entry" "$command")"); done
   local count=$((${#variants[@]} / 2)) arguments=()
@@ -350,22 +352,15 @@ measure_broker() {
 }
 
 # measure_network ROUND: a server on this machine, reached directly and through the
-# gate. Bailey alone has no network, so it is not among the variants.
+# gate. With the default policy there is no network, so it is not among the variants.
 measure_network() {
   extra=('gate -s gate.jsonc' '50-domains -s domains.jsonc')
+  peers=() # they would need other settings
   local url=http://127.0.0.1:$port
-  through_gate "$1" network/10-true true
-  through_gate "$1" network/20-curl curl "-sSf -o /dev/null $url/small"
-  through_gate "$1" network/21-curl-x20 curl "-sSf -o /dev/null $url/small?[1-20]"
-  through_gate "$1" network/30-download-64MiB curl "-sSf -o /dev/null $url/large"
-}
-
-# through_gate is measure without the peers, which would need other settings.
-through_gate() {
-  local saved=("${peers[@]}")
-  peers=()
-  measure "$@"
-  peers=("${saved[@]}")
+  measure "$1" network/10-true true
+  measure "$1" network/20-curl curl "-sSf -o /dev/null $url/small"
+  measure "$1" network/21-curl-x20 curl "-sSf -o /dev/null $url/small?[1-20]"
+  measure "$1" network/30-download-64MiB curl "-sSf -o /dev/null $url/large"
 }
 
 # start_server serves the current directory on a port of its own choice.
@@ -382,10 +377,9 @@ s.serve_forever()' >port 2>/dev/null &
   server=$!
   until [ -s port ]; do sleep 0.05; done
   port=$(cat port)
-  local rule='{"host": "127.0.0.1", "ports": ["'$port'"], "action": "allow"}'
-  printf '{"network": {"rules": [%s]}}\n' "$rule" >gate.jsonc
+  printf '{"network": {"allowLocalOutboundPorts": [%s]}}\n' "$port" >gate.jsonc
   python3 -c 'import json, sys
-print(json.dumps({"network": {"allowedDomains": [f"host-{n}.example.com" for n in range(50)], "rules": [json.loads(sys.argv[1])]}}))' "$rule" >domains.jsonc
+print(json.dumps({"network": {"allowedDomains": [f"host-{n}.example.com" for n in range(50)], "allowLocalOutboundPorts": [int(sys.argv[1])]}}))' "$port" >domains.jsonc
 }
 
 fact() { printf '%s=%s\n' "$1" "$(head -n 1 <<<"$2")" >>"$rounds/facts"; }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,33 +65,49 @@ func launch(program, file string) (bench.Launch, error) {
 	return readTrace(file, begin, trace.Now())
 }
 
-// readTrace divides the time from begin to end by the moments of a trace. What
-// comes after the last of them is the program's end.
+// mark is a line of a trace: the end of a part.
+type mark struct {
+	Part string `json:"part"`
+	Nano int64  `json:"ns"`
+}
+
+// readTrace divides the time from begin to end by the moments of a trace. Two
+// processes record them, at the same time for a while: a part is what was waited
+// for since whatever ended before. What comes after the last is the program's end.
 func readTrace(file string, begin, end int64) (bench.Launch, error) {
-	data, err := os.ReadFile(file)
+	marks, err := readMarks(file)
 	if err != nil {
 		return bench.Launch{}, err
 	}
 	l, last := bench.Launch{Seconds: seconds(end - begin)}, begin
-	for line := range strings.Lines(string(data)) {
-		var m struct {
-			Part string `json:"part"`
-			Nano int64  `json:"ns"`
+	for _, m := range marks {
+		if m.Nano > begin {
+			l.Parts = append(l.Parts, bench.Part{Name: m.Part, Seconds: seconds(m.Nano - last)})
+			last = m.Nano
 		}
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			return l, fmt.Errorf("%s: %w", file, err)
-		}
-		if m.Nano == begin {
-			continue
-		}
-		l.Parts = append(l.Parts, bench.Part{Name: m.Part, Seconds: seconds(m.Nano - last)})
-		last = m.Nano
 	}
 	if len(l.Parts) == 0 {
 		return l, errors.New(file + ": the trace is empty")
 	}
 	l.Parts = append(l.Parts, bench.Part{Name: "exit", Seconds: seconds(end - last)})
 	return l, nil
+}
+
+func readMarks(file string) ([]mark, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var marks []mark
+	for line := range strings.Lines(string(data)) {
+		var m mark
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		marks = append(marks, m)
+	}
+	slices.SortStableFunc(marks, func(a, b mark) int { return cmp.Compare(a.Nano, b.Nano) })
+	return marks, nil
 }
 
 func seconds(nano int64) float64 { return float64(nano) / 1e9 }

@@ -10,20 +10,10 @@ import (
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/gate/finding"
 	"github.com/bailey-sandbox/bailey/internal/gate/hostname"
 	"github.com/bailey-sandbox/bailey/internal/gate/rules"
-	"github.com/bailey-sandbox/bailey/internal/plain"
 )
-
-// finding is what the command bailey prints for its other questions.
-type finding struct {
-	Subject string `json:"subject"`
-	Allowed bool   `json:"allowed"`
-	Verdict string `json:"verdict"`
-	Rule    string `json:"rule,omitempty"`
-	Where   string `json:"where,omitempty"`
-	Fix     string `json:"fix,omitempty"`
-}
 
 // explain says what rules make of a host: bailey-gate explain [--json] --config FD
 // HOST[:PORT].
@@ -47,20 +37,25 @@ func explain(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return f.print(stdout, asJSON)
+	text, err := f.Format(asJSON)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(stdout, text)
+	return err
 }
 
-func findHost(c *config.Config, name string) (finding, error) {
+func findHost(c *config.Config, name string) (finding.Finding, error) {
 	set, err := rules.Compile(c)
 	if err != nil {
-		return finding{}, err
+		return finding.Finding{}, err
 	}
 	host, port, err := hostname.ParseHostPort(name, 443)
 	if err != nil {
-		return finding{}, err
+		return finding.Finding{}, err
 	}
 	v := set.Foresee(rules.Query{Host: host, Port: port})
-	f := finding{Subject: name, Allowed: v.Action != config.Deny, Verdict: verdict(v.Action), Rule: "no rule is about it: defaultAction"}
+	f := finding.Finding{Subject: name, Allowed: v.Action != config.Deny, Verdict: verdict(v.Action), Rule: "no rule is about it: defaultAction"}
 	if v.Rule != nil {
 		f.Rule, f.Where = v.Rule.Name, v.Rule.Where
 		f.Verdict += conditions(v.Rule)
@@ -104,21 +99,4 @@ func conditions(r *config.Rule) string {
 		return ""
 	}
 	return ", by " + strings.Join(parts, ", ")
-}
-
-func (f *finding) print(stdout io.Writer, asJSON bool) error {
-	if asJSON {
-		encoder := json.NewEncoder(stdout)
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(f)
-	}
-	text := plain.Text(f.Subject) + " " + plain.Text(f.Verdict) + "\n  by  " + plain.Text(f.Rule)
-	if f.Where != "" {
-		text += "\n  at  " + plain.Text(f.Where)
-	}
-	if f.Fix != "" {
-		text += "\n  to change it: " + plain.Text(f.Fix)
-	}
-	_, err := io.WriteString(stdout, text+"\n")
-	return err
 }

@@ -7,6 +7,6 @@ import (
 	"runtime"
 )
 
-func (r *request) become([]string) int {
-	return fail(errors.New(r.verb.name + ": this version does not start other programs on " + runtime.GOOS + "; call: baileyd " + r.verb.name))
+func (r *request) become(name string, _ ...string) int {
+	return fail(errors.New(r.verb.name + ": this version does not start other programs on " + runtime.GOOS + "; call: " + name + " " + r.verb.name))
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,24 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/gate/finding"
 	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
-
-// finding is the answer to one question about a policy.
-type finding struct {
-	Subject string `json:"subject"`
-	Allowed bool   `json:"allowed"`
-	Verdict string `json:"verdict"`
-	// Rule is the line of the policy that decides, and Where the place it was
-	// written at. A rule that no file says has no place.
-	Rule  string `json:"rule,omitempty"`
-	Where string `json:"where,omitempty"`
-	// Fix is what would change it.
-	Fix string `json:"fix,omitempty"`
-}
 
 // isQuestion says whether the words after "explain" ask about a single thing
 // rather than name a command. A program of such a name stands behind "--".
@@ -68,13 +54,17 @@ func (r *request) explainOne() int {
 		say(tagNote, describeChain(m.Loaded()))
 	}
 	if r.args[0] == "host" && s.Network == spec.NetworkGate {
-		return askGate(s, r.args[1], r.json)
+		return r.askGate(s)
 	}
 	f, err := find(r.args[0], r.args[1:], m, s)
 	if err != nil {
 		return fail(err)
 	}
-	return f.print(r.json)
+	text, err := f.Format(r.json)
+	if err != nil {
+		return fail(err)
+	}
+	return answer(text)
 }
 
 func (r *request) checkQuestion() error {
@@ -87,7 +77,7 @@ func (r *request) checkQuestion() error {
 	return nil
 }
 
-func find(kind string, words []string, m *sandbox.Manager, s *spec.Spec) (finding, error) {
+func find(kind string, words []string, m *sandbox.Manager, s *spec.Spec) (finding.Finding, error) {
 	p := m.Loaded().Policy
 	switch kind {
 	case "path":
@@ -102,31 +92,31 @@ func find(kind string, words []string, m *sandbox.Manager, s *spec.Spec) (findin
 
 // findPath says what a path of the host is inside: what its mount allows, and what
 // the broker denies there.
-func findPath(name string, origins policy.Origins, s *spec.Spec) (finding, error) {
+func findPath(name string, origins policy.Origins, s *spec.Spec) (finding.Finding, error) {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return finding{}, err
+			return finding.Finding{}, err
 		}
 		name = filepath.Join(home, rest)
 	}
 	path, err := filepath.Abs(name)
 	if err != nil {
-		return finding{}, err
+		return finding.Finding{}, err
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	f := finding{Subject: path}
+	f := finding.Finding{Subject: path}
 	access, mount := s.Access(path)
-	f.fromMount(access, mount)
-	f.fromRules(s, access)
+	fromMount(&f, access, mount)
+	fromRules(&f, s, access)
 	f.Where = whereIs(f.Rule, origins)
 	return f, nil
 }
 
-// fromMount is what the sandbox shows at a path.
-func (f *finding) fromMount(access spec.Access, m *spec.Mount) {
+// fromMount finds what the sandbox shows at a path.
+func fromMount(f *finding.Finding, access spec.Access, m *spec.Mount) {
 	const showIt = "--allow-read "
 	switch {
 	case m == nil || m.Kind == spec.Dir:
@@ -147,9 +137,9 @@ func (f *finding) fromMount(access spec.Access, m *spec.Mount) {
 	}
 }
 
-// fromRules is what the broker denies of that. In every layer the first rule about
+// fromRules finds what the broker denies of that. In every layer the first rule about
 // a path decides.
-func (f *finding) fromRules(s *spec.Spec, access spec.Access) {
+func fromRules(f *finding.Finding, s *spec.Spec, access spec.Access) {
 	if !f.Allowed {
 		return
 	}
@@ -197,8 +187,8 @@ func whereIs(rule string, origins policy.Origins) string {
 }
 
 // findVariable says what becomes of a variable of the environment.
-func findVariable(name string, p policy.Policy, s *spec.Spec) finding {
-	f := finding{Subject: name, Fix: "--env " + name}
+func findVariable(name string, p policy.Policy, s *spec.Spec) finding.Finding {
+	f := finding.Finding{Subject: name, Fix: "--env " + name}
 	switch {
 	case p.Env.Set[name] != "":
 		f.Allowed, f.Verdict, f.Rule, f.Fix = true, "is set", "env.set "+name, ""
@@ -219,48 +209,25 @@ func findVariable(name string, p policy.Policy, s *spec.Spec) finding {
 }
 
 // findHost answers for a network without a gate.
-func findHost(name string, s *spec.Spec) finding {
+func findHost(name string, s *spec.Spec) finding.Finding {
 	if s.Network == spec.NetworkHost {
-		return finding{Subject: name, Allowed: true, Verdict: "can be reached", Rule: "the network is the host's, without any limit"}
+		return finding.Finding{Subject: name, Allowed: true, Verdict: "can be reached", Rule: "the network is the host's, without any limit"}
 	}
 	host := name
 	if i := strings.LastIndexByte(name, ':'); i > 0 && !strings.HasSuffix(name, "]") {
 		host = name[:i]
 	}
-	return finding{
+	return finding.Finding{
 		Subject: name, Verdict: "cannot be reached", Rule: "the network is closed",
 		Fix: fmt.Sprintf(`in a policy: "network": {"allowedDomains": [%q]}`, host),
 	}
 }
 
 // findCommand judges what somebody would type.
-func findCommand(argv []string, p policy.Policy) finding {
-	f := finding{Subject: strings.Join(argv, " "), Allowed: true, Verdict: "may be run", Rule: "no rule about commands denies it"}
+func findCommand(argv []string, p policy.Policy) finding.Finding {
+	f := finding.Finding{Subject: strings.Join(argv, " "), Allowed: true, Verdict: "may be run", Rule: "no rule about commands denies it"}
 	if v := judgeTyped(p, argv); !v.Allowed {
 		f.Allowed, f.Verdict, f.Rule, f.Where, f.Fix = false, "is refused", strings.TrimSpace(v.Key+" "+v.Rule), v.Where, v.Fix
 	}
 	return f
-}
-
-func (f *finding) print(asJSON bool) int {
-	if asJSON {
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(f); err != nil {
-			return fail(err)
-		}
-		return answer(b.String())
-	}
-	text := printable(f.Subject) + " " + f.Verdict + "\n  by  " + printable(f.Rule)
-	if f.Where != "" {
-		text += "\n  at  " + printable(f.Where)
-	}
-	switch {
-	case strings.HasPrefix(f.Fix, "to "):
-		text += "\n  " + printable(f.Fix)
-	case f.Fix != "":
-		text += "\n  to change it: " + printable(f.Fix)
-	}
-	return answer(text + "\n")
 }

@@ -2,24 +2,16 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"syscall"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // askGate has the gate's program say what its rules make of a host: names are
 // compared there, by tables that no command should have to load.
-func askGate(s *spec.Spec, name string, asJSON bool) int {
-	program := host.Beside("bailey-gate")
-	if program == "" {
-		return fail(errors.New("explain: the program bailey-gate is missing beside this one; install all programs of Bailey's into one directory: make install"))
-	}
+func (r *request) askGate(s *spec.Spec) int {
 	config, err := json.Marshal(s.Gate.Config)
 	if err != nil {
 		return fail(err)
@@ -31,9 +23,9 @@ func askGate(s *spec.Spec, name string, asJSON bool) int {
 	if _, err := unix.Pwrite(fd, config, 0); err != nil {
 		return fail(err)
 	}
-	argv := []string{"bailey-gate", "explain", "--config", fmt.Sprint(fd), name}
-	if asJSON {
-		argv = []string{"bailey-gate", "explain", "--json", "--config", fmt.Sprint(fd), name}
+	args := []string{"--config", strconv.Itoa(fd), r.args[1]}
+	if r.json {
+		args = append([]string{"--json"}, args...)
 	}
-	return fail(fmt.Errorf("%s: %w", program, syscall.Exec(program, argv, os.Environ())))
+	return r.become("bailey-gate", args...)
 }

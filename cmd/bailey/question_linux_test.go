@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bailey-sandbox/bailey/internal/gate/finding"
 )
 
 func TestExplainAnswersAboutOneThing(t *testing.T) {
@@ -55,7 +57,7 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 	} {
 		args := append([]string{"-q", "-s", "bailey.jsonc", "explain", "--json"}, strings.Fields(c.question)...)
 		got := b.run(args...)
-		var f finding
+		var f finding.Finding
 		if err := json.Unmarshal([]byte(got.stdout), &f); err != nil || got.status != 0 {
 			t.Errorf("%s: status %d, %v: %s%s", c.question, got.status, err, got.stdout, got.stderr)
 			continue

@@ -9,6 +9,6 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
-func askGate(*spec.Spec, string, bool) int {
+func (*request) askGate(*spec.Spec) int {
 	return fail(errors.New("explain: this version has no gate on " + runtime.GOOS))
 }

@@ -151,26 +151,7 @@ func ParseMounts(r io.Reader) ([]spec.MountPoint, error) {
 		if _, after, ok := strings.Cut(" "+rest, " - "); ok {
 			kind, _, _ = strings.Cut(after, " ")
 		}
-		table = append(table, spec.MountPoint{Dev: fields[2], Root: Unescape(fields[3]), Target: Unescape(fields[4]), Type: kind})
+		table = append(table, spec.MountPoint{Dev: fields[2], Root: spec.UnescapeMount(fields[3]), Target: spec.UnescapeMount(fields[4]), Type: kind})
 	}
 	return table, nil
-}
-
-// Unescape undoes the kernel's \ooo.
-func Unescape(s string) string {
-	if strings.IndexByte(s, '\\') < 0 {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // hierarchy is a mounted tree of control groups, and where the caller is in it.
@@ -31,13 +33,13 @@ func parseLayout(mountinfo, cgroup string) (list []hierarchy) {
 		if !ok || len(f) < 6 || len(b) < 3 || b[0] != "cgroup" && b[0] != "cgroup2" {
 			continue
 		}
-		h := hierarchy{unified: b[0] == "cgroup2", mount: unescape(f[4])}
+		h := hierarchy{unified: b[0] == "cgroup2", mount: spec.UnescapeMount(f[4])}
 		options := strings.Split(b[2], ",")
 		h.readOnly = hasOption(f[5], "ro") || slices.Contains(options, "ro")
 		if !h.unified {
 			h.controllers = options
 		}
-		if own, ok := h.find(unescape(f[3]), cgroup); ok {
+		if own, ok := h.find(spec.UnescapeMount(f[3]), cgroup); ok {
 			h.own = own
 			list = append(list, h)
 		}
@@ -70,25 +72,6 @@ func hasOption(options, name string) bool { return slices.Contains(strings.Split
 
 func sharesOne(a, b []string) bool {
 	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
-}
-
-// unescape undoes what the kernel does to white space in paths: \040 is a space.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // field reads a number of a file with a name and a number on each line, as

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -93,6 +94,26 @@ type MountPoint struct {
 	Root   string
 	Target string
 	Type   string // of the file system
+}
+
+// UnescapeMount undoes what the kernel does to white space in paths of its mount
+// table: \040 is a space.
+func UnescapeMount(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }
 
 // Command is what is to be run.

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -87,7 +86,7 @@ func parseMounts(r io.Reader) ([]place, error) {
 			return nil, errors.New("mountinfo: a line without a number: " + line)
 		}
 		out = append(out, place{
-			id: id, dev: f[2], root: host.Unescape(f[3]), target: host.Unescape(f[4]), fs: b[0], options: b[2],
+			id: id, dev: f[2], root: spec.UnescapeMount(f[3]), target: spec.UnescapeMount(f[4]), fs: b[0], options: b[2],
 			writable: hasOption(f[5], "rw") && hasOption(b[2], "rw"),
 		})
 	}

@@ -29,6 +29,10 @@ type denial struct {
 	rule          string
 }
 
+func (e *Event) denial() denial {
+	return denial{e.Op, e.Path, e.Host, e.Address, e.Port, e.Method, e.Rule}
+}
+
 var _ Sink = (*Fold)(nil)
 
 // Emit implements Sink. Events of other kinds are ignored.
@@ -36,7 +40,7 @@ func (f *Fold) Emit(e *Event) {
 	if e.Kind != Deny {
 		return
 	}
-	key := denial{e.Op, e.Path, e.Host, e.Address, e.Port, e.Method, e.Rule}
+	key := e.denial()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if i, known := f.index[key]; known {

@@ -112,6 +112,10 @@ func (e *Event) subject() string {
 	return s + ":" + strconv.Itoa(e.Port)
 }
 
+// Subject is what the event is about, a path or a host and port, fit for a
+// terminal.
+func (e *Event) Subject() string { return plain.Word(e.subject()) }
+
 // arguments are those of a program, without its name.
 func (e *Event) arguments() string {
 	const longest = 300

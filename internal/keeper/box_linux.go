@@ -14,6 +14,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
@@ -27,6 +28,7 @@ type box struct {
 	key     []byte
 	created time.Time
 	output  output // of detached commands
+	recent  event.Recent
 
 	// Valid once ready is closed.
 	ready    chan struct{}
@@ -36,8 +38,9 @@ type box struct {
 	gate     *gate.Gate // nil without network rules
 	frame    []byte     // key of what cannot change while it stands
 
-	changing sync.Mutex // held while the network rules change
-	ports    []string   // of the host that lead inside
+	changing sync.Mutex     // held while the network rules change
+	now      *config.Config // those that hold, if they were changed
+	ports    []string       // of the host that lead inside
 
 	// Guarded by the keeper's mutex.
 	linger   time.Duration
@@ -108,6 +111,7 @@ func (b *box) build(c *conn) error {
 func (b *box) network(e *event.Event) {
 	e.Sandbox = b.name
 	b.keeper.audit.Emit(e)
+	b.recent.Emit(e)
 	if e.Kind != event.Deny {
 		return
 	}
@@ -262,6 +266,7 @@ const maxEarly = 64
 // denied tells the client whose command it was.
 func (b *box) denied(d broker.Denial) {
 	e := denied{Denial{d, broker.ProcessName(d.Pid)}, broker.Ancestors(d.Pid)}
+	b.recent.Emit(e.event(b.name))
 	b.keeper.mu.Lock()
 	var to *conn
 	found := false
@@ -284,8 +289,7 @@ func (b *box) deliver(to *conn, e denied) {
 	if to != nil && to.send(tellDenial, e.Denial) == nil {
 		return
 	}
-	v := e.Event(b.name, e.Process)
-	b.keeper.audit.Emit(v)
+	b.keeper.audit.Emit(e.event(b.name))
 }
 
 // add makes a command known, and delivers what was denied to it before that.

@@ -50,8 +50,12 @@ func dial(wanted bool) (*conn, error) {
 // tryDial returns a connection, or nil if there is no keeper: then one was
 // started, if it is wanted.
 func tryDial(wanted bool) (c *conn, found bool, err error) {
-	p, err := openPlace()
-	if err != nil {
+	find := findPlace // who only looks leaves nothing behind
+	if wanted {
+		find = openPlace
+	}
+	p, err := find()
+	if p == nil || err != nil {
 		return nil, false, err
 	}
 	defer p.close()

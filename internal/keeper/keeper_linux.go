@@ -162,6 +162,10 @@ func (k *Keeper) request(c *conn) error {
 		return k.logs(c, r)
 	case askReload:
 		return k.reload(c, r)
+	case askLook:
+		return k.look(c, r)
+	case askAllow:
+		return k.allow(c, r)
 	}
 	return fmt.Errorf("no request is %q", r.kind)
 }

@@ -29,6 +29,8 @@ const (
 	askHold kind = 'H' // Hold
 
 	askReload kind = 'C' // Change
+	askLook   kind = 'I' // Look
+	askAllow  kind = 'A' // Allow
 )
 
 // What the keeper sends.
@@ -44,6 +46,7 @@ const (
 	tellWithdrawn kind = 'v' // Withdrawn
 
 	tellBoxes  kind = 'b' // []Box
+	tellInside kind = 'p' // told
 	tellOutput kind = 'o' // Output
 	tellDone   kind = 'z'
 	tellError  kind = 'e' // Failure
@@ -129,8 +132,14 @@ type Box struct {
 	Processes int        // besides process 1
 	Memory    int64      // bytes, of all of them
 	CPU       time.Duration
-	Limits    spec.Limits
-	Leaving   bool // it takes no commands any more
+	// Connections are those of TCP that its processes hold.
+	Connections int
+	// Denials is how often something was refused, and LastDenial the last of it,
+	// for people.
+	Denials    int
+	LastDenial string
+	Limits     spec.Limits
+	Leaving    bool // it takes no commands any more
 	// Ports are those of the host that lead inside, as ADDR:PORT:INSIDE.
 	Ports []string
 }

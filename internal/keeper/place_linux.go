@@ -19,20 +19,26 @@ const socketName = "keeper.sock"
 // the socket's name fits into an address however long the path is.
 type place struct{ dir *os.File }
 
-// openPlace opens the directory, and makes it if it is missing. Others could
-// wait in a directory of theirs for what is sent here.
+// openPlace opens the directory, and makes it if it is missing.
 func openPlace() (*place, error) {
-	name := sandbox.RuntimeDir()
-	var fd int
-	var err error
 	for range 5 { // a keeper that ends removes it
-		if err := os.Mkdir(name, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Mkdir(sandbox.RuntimeDir(), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, fmt.Errorf("the directory of the keeper's socket: %w", err)
 		}
-		fd, err = unix.Open(name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_RDONLY, 0)
-		if err != unix.ENOENT {
-			break
+		if p, err := findPlace(); p != nil || err != nil {
+			return p, err
 		}
+	}
+	return nil, &os.PathError{Op: "open", Path: sandbox.RuntimeDir(), Err: unix.ENOENT}
+}
+
+// findPlace opens the directory, or returns nil if it is missing. Others could
+// wait in a directory of theirs for what is sent here.
+func findPlace() (*place, error) {
+	name := sandbox.RuntimeDir()
+	fd, err := unix.Open(name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_RDONLY, 0)
+	if err == unix.ENOENT {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}

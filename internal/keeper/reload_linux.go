@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -55,9 +54,8 @@ func (k *Keeper) reload(c *conn, r *received) error {
 func (b *box) reload(s *spec.Spec) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
-	if parts := spec.Differences(b.spec, s); len(parts) > 0 {
-		return fmt.Errorf("only network rules can change while a sandbox stands, and the policy differs in %s; for a new one: bailey box stop %s",
-			strings.Join(parts, ", "), b.name)
+	if err := spec.Changeable(b.spec, s); err != nil {
+		return fmt.Errorf("%w; for a new one: bailey box stop %s", err, b.name)
 	}
 	if !bytes.Equal(b.frame, Key(s.Frame())) {
 		return errors.New("files that the sandbox shows were replaced since it was made; for a new one: bailey box stop " + b.name)
@@ -68,6 +66,7 @@ func (b *box) reload(s *spec.Spec) error {
 	if err := b.gate.Reload(s.Gate.Config); err != nil {
 		return err
 	}
+	b.now = &s.Gate.Config
 	b.keeper.mu.Lock()
 	defer b.keeper.mu.Unlock()
 	b.key = Key(s)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 )
 
@@ -26,16 +27,7 @@ func (k *Keeper) list() []Box {
 		if b.err != nil {
 			continue
 		}
-		d := Box{
-			Name: b.name, Pid: b.resident.Pid, Dir: b.spec.Dir, Age: time.Since(b.created),
-			Linger: b.linger, Leaving: b.leaving, Ports: b.ports,
-		}
-		for _, c := range b.commands {
-			d.Commands = append(d.Commands, c.argv)
-		}
-		if b.users == 0 && !b.used.IsZero() {
-			d.Idle = time.Since(b.used)
-		}
+		d := b.describe()
 		if b.spec.Limits != nil {
 			d.Limits = *b.spec.Limits
 			residents[d.Pid] = b.resident
@@ -55,18 +47,48 @@ func (k *Keeper) list() []Box {
 	return boxes
 }
 
+// describe is what needs no measuring. The keeper's mutex is held.
+func (b *box) describe() Box {
+	d := Box{
+		Name: b.name, Pid: b.resident.Pid, Dir: b.spec.Dir, Age: time.Since(b.created),
+		Linger: b.linger, Leaving: b.leaving, Ports: b.ports,
+	}
+	for _, c := range b.commands {
+		d.Commands = append(d.Commands, c.argv)
+	}
+	slices.SortFunc(d.Commands, slices.Compare)
+	if b.users == 0 && !b.used.IsZero() {
+		d.Idle = time.Since(b.used)
+	}
+	var last *event.Event
+	if d.Denials, last = b.recent.Denials(); last != nil {
+		d.LastDenial = event.Summary([]event.Event{*last})[0]
+	}
+	return d
+}
+
 // measure adds up what the processes of each sandbox use. They are told by their
 // pid namespace.
 func measure(boxes []Box) {
-	byNamespace := make(map[string]*Box, len(boxes))
+	tallies := make(map[string]*tally, len(boxes))
 	for i := range boxes {
 		if ns, err := os.Readlink(procFile(boxes[i].Pid, "ns/pid")); err == nil {
-			byNamespace[ns] = &boxes[i]
+			tallies[ns] = &tally{box: &boxes[i], sockets: connected(boxes[i].Pid)}
 		}
 	}
-	if len(byNamespace) == 0 {
+	if len(tallies) == 0 {
 		return
 	}
+	eachProcess(func(pid int, ns string) {
+		if t := tallies[ns]; t != nil {
+			t.add(pid)
+		}
+	})
+}
+
+// eachProcess passes on the number and the pid namespace of every process that
+// this one may look at.
+func eachProcess(f func(pid int, ns string)) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return
@@ -78,27 +100,115 @@ func measure(boxes []Box) {
 		if err != nil {
 			continue
 		}
-		ns, err := os.Readlink(procFile(pid, "ns/pid"))
-		if err != nil {
-			continue
-		}
-		if b := byNamespace[ns]; b != nil {
-			b.add(pid)
+		if ns, err := os.Readlink(procFile(pid, "ns/pid")); err == nil {
+			f(pid, ns)
 		}
 	}
 }
 
-func (b *Box) add(pid int) {
+// tally adds up what one sandbox uses.
+type tally struct {
+	box     *Box
+	sockets map[string]bool // connected ones of its network that were not counted yet
+}
+
+func (t *tally) add(pid int) {
 	stat, err := os.ReadFile(procFile(pid, "stat"))
 	if err != nil {
 		return
 	}
 	cpu, memory := parseStat(stat)
+	b := t.box
 	b.CPU += cpu
 	b.Memory += memory
 	if pid != b.Pid {
 		b.Processes++
 	}
+	if len(t.sockets) > 0 {
+		t.addSockets(pid)
+	}
+}
+
+// addSockets counts connections. Several processes may hold the same.
+func (t *tally) addSockets(pid int) {
+	dir, err := os.Open(procFile(pid, "fd"))
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		link, err := os.Readlink(procFile(pid, "fd/"+name))
+		if err == nil && t.sockets[link] {
+			delete(t.sockets, link)
+			t.box.Connections++
+		}
+	}
+}
+
+// connected are the sockets with a connection in a process's network, as links of
+// descriptors call them.
+func connected(pid int) map[string]bool {
+	sockets := make(map[string]bool)
+	for _, name := range []string{"net/tcp", "net/tcp6"} {
+		table, err := os.ReadFile(procFile(pid, name))
+		if err != nil {
+			continue
+		}
+		parseConnected(table, sockets)
+	}
+	return sockets
+}
+
+// parseConnected reads /proc/PID/net/tcp.
+//
+//	sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+//	 0: 0100007F:03AC 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12345 1 …
+func parseConnected(table []byte, sockets map[string]bool) {
+	const (
+		state       = 3
+		inode       = 9
+		established = "01"
+	)
+	for line := range bytes.Lines(table) {
+		fields := bytes.Fields(line)
+		if len(fields) > inode && string(fields[state]) == established {
+			sockets["socket:["+string(fields[inode])+"]"] = true
+		}
+	}
+}
+
+// processes are those beside a sandbox's process 1.
+func processes(first int) []Process {
+	namespace, err := os.Readlink(procFile(first, "ns/pid"))
+	if err != nil {
+		return nil
+	}
+	var list []Process
+	eachProcess(func(pid int, ns string) {
+		if ns != namespace || pid == first {
+			return
+		}
+		stat, err := os.ReadFile(procFile(pid, "stat"))
+		if err != nil {
+			return
+		}
+		p := Process{Pid: pid, Argv: arguments(pid, stat)}
+		p.CPU, p.Memory = parseStat(stat)
+		list = append(list, p)
+	})
+	slices.SortFunc(list, func(a, b Process) int { return cmp.Compare(a.Pid, b.Pid) })
+	return list
+}
+
+// arguments are those of a process, or the name of one that has none left.
+func arguments(pid int, stat []byte) []string {
+	line, err := os.ReadFile(procFile(pid, "cmdline"))
+	if err == nil && len(line) > 0 {
+		return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	}
+	_, name, _ := bytes.Cut(stat[:bytes.LastIndexByte(stat, ')')], []byte("("))
+	return []string{"(" + string(name) + ")"}
 }
 
 func procFile(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }

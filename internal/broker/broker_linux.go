@@ -85,6 +85,10 @@ type Options struct {
 	// changed by the broker itself, and where its threads cannot have a file mode
 	// mask of their own it takes that of the whole program.
 	Alone bool
+	// Lead, if not nil, makes every connection: it gets a copy of an address and
+	// the number of the thread that wants to connect to it, and returns a connected
+	// socket to be put in the place of that thread's own. Several threads call it.
+	Lead func(address []byte, pid int) (fd int, errno unix.Errno)
 }
 
 // New is the broker of a sandbox whose first process is pid. Listen must follow.

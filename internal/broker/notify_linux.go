@@ -82,6 +82,18 @@ func (l listener) add(id uint64, fd int, cloexec bool) (int, unix.Errno) {
 	return l.request(requestAdd, unsafe.Pointer(&a))
 }
 
+// put puts a descriptor of ours into the caller's table, in the place of one that
+// it has there.
+func (l listener) put(id uint64, fd, number int, cloexec bool) unix.Errno {
+	const atNumber = 1 // SECCOMP_ADDFD_FLAG_SETFD
+	a := addition{id: id, flags: atNumber, source: uint32(fd), target: uint32(number)}
+	if cloexec {
+		a.newFlags = unix.O_CLOEXEC
+	}
+	_, errno := l.request(requestAdd, unsafe.Pointer(&a))
+	return errno
+}
+
 // addAndSend is add, and answers the call with the number.
 func (l listener) addAndSend(id uint64, fd int, cloexec bool) unix.Errno {
 	const send = 2 // SECCOMP_ADDFD_FLAG_SEND

@@ -228,6 +228,9 @@ func (w *worker) connect(n *notification) answer {
 	if errno != 0 {
 		return refuse(errno)
 	}
+	if w.options.Lead != nil {
+		return w.lead(n, a)
+	}
 	fd, errno := w.socketOf(n)
 	if errno != 0 {
 		return refuse(errno)

@@ -16,11 +16,19 @@ type Dialer func(port uint16, patience time.Duration) (*net.TCPConn, error)
 // insideTime is how long a server inside may take to accept a connection.
 const insideTime = 10 * time.Second
 
+// lastBytesTime is how long clients outside may take what servers inside sent
+// before the sandbox ended. Only one that does not read ever uses it up.
+const lastBytesTime = 3 * time.Second
+
+// roleExposed is of connections that lead inside. Close leaves them to end by
+// themselves: what a server sent right before it ended is still on its way.
+const roleExposed config.Role = "exposed"
+
 // Expose leads connections that come to a listener outside to one port inside,
 // until the listener or the gate is closed. They count for the limits, as those
 // that lead out do.
 func (g *Gate) Expose(l net.Listener, port uint16, dial Dialer) error {
-	return g.accept(config.RoleTCP, l, func(s *session) { s.serveExposed(port, dial) })
+	return g.accept(roleExposed, l, func(s *session) { s.serveExposed(port, dial) })
 }
 
 // serveExposed connects a client outside with the server inside. One that nobody
@@ -34,7 +42,9 @@ func (s *session) serveExposed(port uint16, dial Dialer) {
 	}
 	from, _, _ := net.SplitHostPort(s.client.RemoteAddr().String())
 	// Seen from the sandbox, in is what the client sends.
-	r := relay.Run(server, s.client.Conn, s.relayLimits())
+	limits := s.relayLimits()
+	limits.Gone, limits.Grace = s.gate.ctx.Done(), lastBytesTime
+	r := relay.Run(server, s.client.Conn, limits)
 	e := event.New(event.Connection)
 	e.Op, e.Address, e.Port = event.OpAccept, from, int(port)
 	e.BytesIn, e.BytesOut, e.Duration = r.In, r.Out, time.Since(begin)

@@ -133,3 +133,31 @@ func TestExposedPortCountsForTheLimit(t *testing.T) {
 		return e.Kind == event.Limit && strings.HasSuffix(e.Limit, "limits.connections")
 	})
 }
+
+// The gate ends with the sandbox, and what a server inside had sent by then is
+// still on its way. A client that keeps its side open does not keep the gate.
+func TestLastBytesFromInsideOutliveTheGate(t *testing.T) {
+	const size = 1 << 20
+	w := newWorld(t, `{}`)
+	ended := make(chan struct{})
+	at := w.expose(3000, func(c net.Conn) {
+		defer close(ended)
+		defer c.Close()
+		_, _ = c.Write(make([]byte, size))
+	})
+	c, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	<-ended
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		w.Close()
+	}()
+	if got, err := io.Copy(io.Discard, c); err != nil || got != size {
+		t.Errorf("%d bytes of %d came, %v", got, size, err)
+	}
+	<-closed
+}

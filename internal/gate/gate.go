@@ -74,7 +74,7 @@ type Gate struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	mu     sync.Mutex // of the two below
-	open   map[net.Conn]struct{}
+	open   map[net.Conn]config.Role
 	wait   sync.WaitGroup
 }
 
@@ -110,7 +110,7 @@ func New(o Options) (*Gate, error) {
 	g := &Gate{
 		options: o, events: o.Events, names: newNames(o.Resolver), own: ownAddresses{list: net.InterfaceAddrs},
 		pool:  nameserver.NewPool(netip.MustParsePrefix(config.PoolIPv4), netip.MustParsePrefix(config.PoolIPv6), poolSize),
-		asker: newAsker(o.Control), ctx: ctx, cancel: cancel, open: map[net.Conn]struct{}{},
+		asker: newAsker(o.Control), ctx: ctx, cancel: cancel, open: map[net.Conn]config.Role{},
 	}
 	g.server = &nameserver.Server{Pool: g.pool, Lookup: g.lookup}
 	if err := errors.Join(g.Reload(o.Config), g.findOwners()); err != nil {
@@ -197,12 +197,15 @@ func (g *Gate) ServePacket(c *net.UDPConn) error {
 	return g.server.ServePacket(g.ctx, c)
 }
 
-// Close ends every connection, and returns when all are ended.
+// Close ends every connection, and returns when all are ended. The sandbox is gone
+// by then; what it had sent to clients outside still reaches them.
 func (g *Gate) Close() {
 	g.mu.Lock()
 	// The clients first: they are not to be told that their servers are gone.
-	for c := range g.open {
-		relay.Reset(c)
+	for c, role := range g.open {
+		if role != roleExposed {
+			relay.Reset(c)
+		}
 	}
 	g.cancel()
 	g.mu.Unlock()

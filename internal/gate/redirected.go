@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net"
+	"net/netip"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/hostname"
 	"github.com/bailey-sandbox/bailey/internal/gate/relay"
@@ -20,9 +21,14 @@ func (s *session) serveRedirected() {
 		relay.Reset(c)
 		return
 	}
+	s.serveMeantFor(to)
+}
+
+// serveMeantFor serves a connection that a program believes to be to an address.
+func (s *session) serveMeantFor(to netip.AddrPort) {
 	host, err := hostname.FromAddr(to.Addr())
 	if err != nil {
-		relay.Reset(c)
+		relay.Reset(s.client.Conn)
 		return
 	}
 	s.tunnel(host, to.Port(), func(err error) error {

@@ -61,7 +61,7 @@ func (g *Gate) begin(role config.Role, c net.Conn, serve func(*session)) {
 		_ = c.Close()
 		return
 	}
-	if !g.track(c) {
+	if !g.track(role, c) {
 		<-g.slots
 		relay.Reset(c)
 		return
@@ -95,8 +95,8 @@ func (g *Gate) serve(c net.Conn, serve func(*session)) {
 
 // track remembers a connection, so that Close can end it. It says false once
 // the gate is closed.
-func (g *Gate) track(c net.Conn) bool {
-	return g.enter(func() { g.open[c] = struct{}{} })
+func (g *Gate) track(role config.Role, c net.Conn) bool {
+	return g.enter(func() { g.open[c] = role })
 }
 
 // enter has Close wait for one more, and for what is to be known by then. It says

@@ -239,6 +239,11 @@ func TestUnsafeStoreIsRefused(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, "trust.json"), []byte("{"), 0o600)
 		}, "trust.json is damaged: unexpected EOF; remove it"},
 		"empty":         {func(_ *testing.T, dir string) error { return os.Truncate(filepath.Join(dir, "trust.json"), 0) }, "trust.json is damaged"},
+		"more":          {spoiled(`{"version": 1, "pins": []} {}`), "trust.json is damaged: more data after the pins; remove it"},
+		"version":       {spoiled(`{"version": 2, "pins": []}`), "trust.json is damaged: version is 2, want 1; remove it"},
+		"relative":      {spoiled(`{"version": 1, "pins": [{"path": "a"}]}`), `trust.json is damaged: path "a" is not absolute and clean; remove it`},
+		"twice":         {spoiled(`{"version": 1, "pins": [` + pinned + `, ` + pinned + `]}`), `trust.json is damaged: path "/a" is pinned twice; remove it`},
+		"sum":           {spoiled(`{"version": 1, "pins": [{"path": "/a", "sha256": "x"}]}`), `trust.json is damaged: bad sha256 "x"; remove it`},
 		"writable":      {func(_ *testing.T, dir string) error { return os.Chmod(filepath.Join(dir, "trust.json"), 0o666) }, "trust.json can be written by others"},
 		"writable dir":  {func(_ *testing.T, dir string) error { return os.Chmod(dir, 0o777) }, "state/bailey can be written by others"},
 		"symbolic link": {func(_ *testing.T, dir string) error { return link(filepath.Join(dir, "trust.json")) }, "trust.json is a symbolic link"},
@@ -263,7 +268,25 @@ func TestUnsafeStoreIsRefused(t *testing.T) {
 			if err := NewStore(w.StateHome).Trust(p); err == nil {
 				t.Error("pinned in an unsafe store")
 			}
+			// What the message says.
+			if strings.Contains(c.want, "; remove it") {
+				if err := os.Remove(filepath.Join(w.StateHome, "bailey", "trust.json")); err != nil {
+					t.Fatal(err)
+				}
+				w.trust(filepath.Join(w.Dir, "bailey.jsonc"))
+				w.load()
+			}
 		})
+	}
+}
+
+// pinned is a pin as the store has it.
+var pinned = `{"path": "/a", "sha256": "` + strings.Repeat("0", 64) + `"}`
+
+// spoiled writes something else into the store.
+func spoiled(text string) func(*testing.T, string) error {
+	return func(_ *testing.T, dir string) error {
+		return os.WriteFile(filepath.Join(dir, "trust.json"), []byte(text), 0o600)
 	}
 }
 

@@ -50,6 +50,12 @@ const (
 	RoleDNSUDP Role = "dns-udp" // a bound datagram socket
 	RoleDNSTCP Role = "dns-tcp"
 
+	// RoleHanded is a socket of packets over which connections come that somebody
+	// else has accepted, one with each packet, that says in a text what it is:
+	// "mixed ADDR:PORT PID", or "tcp ADDR:PORT PID" for one that was meant to go to
+	// that address. PID is the process that made it.
+	RoleHanded Role = "handed"
+
 	// RolePeers and RoleRejected are netlink sockets: the one answers which
 	// socket has the other end of a connection (sock_diag), the other has the
 	// heads of datagrams that lead nowhere (nfnetlink_log).
@@ -65,7 +71,7 @@ const (
 
 // Roles lists every Role.
 func Roles() []Role {
-	return []Role{RoleHTTP, RoleSOCKS, RoleMixed, RoleUnix, RoleTCP, RoleDNSUDP, RoleDNSTCP, RolePeers, RoleRejected}
+	return []Role{RoleHTTP, RoleSOCKS, RoleMixed, RoleUnix, RoleTCP, RoleDNSUDP, RoleDNSTCP, RoleHanded, RolePeers, RoleRejected}
 }
 
 // Action is what happens to a connection.

@@ -243,7 +243,7 @@ func narrow(r *config.Rule, e Endpoint) {
 		r.Ports = e.ports()
 	default:
 		for _, scheme := range r.Schemes {
-			for _, p := range defaultPorts[scheme] {
+			for _, p := range defaultPorts(scheme) {
 				if !slices.Contains(r.Ports, p) {
 					r.Ports = append(r.Ports, p)
 				}
@@ -252,11 +252,18 @@ func narrow(r *config.Rule, e Endpoint) {
 	}
 }
 
-var defaultPorts = map[string][]config.Ports{
-	"http":  webPorts[:1],
-	"https": webPorts[1:],
-	"ssh":   sshPorts,
-	"tcp":   webPorts,
+func defaultPorts(scheme string) []config.Ports {
+	switch scheme {
+	case "http":
+		return webPorts[:1]
+	case "https":
+		return webPorts[1:]
+	case "ssh":
+		return sshPorts
+	case "tcp":
+		return webPorts
+	}
+	return nil
 }
 
 // Ports reads ports and ranges; "*" means all.

@@ -113,6 +113,17 @@ func (g *Gate) Keep(r *native.Resident, report func(*event.Event)) {
 	r.AtEnd(g.Close)
 }
 
+// Beside is Attend for a sandbox that no Process is waited for: the gate waits by
+// itself, until Close.
+func (g *Gate) Beside(pid int, listeners []native.Listener, report func(*event.Event)) {
+	if g == nil {
+		return
+	}
+	g.listeners = listeners
+	g.record(pid, report)
+	go g.wait()
+}
+
 // doors are the sockets by which something comes for the gate.
 func (g *Gate) doors() (fds []int) {
 	for _, l := range g.listeners {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -20,6 +21,11 @@ type Limits struct {
 	Idle   time.Duration // without a byte in either direction
 	Total  time.Duration
 	Bucket *Bucket // shared by all relays of a gate
+
+	// Gone is closed when the client is no more. What it had sent is carried to its
+	// end, for at most Grace; whatever else the server says, nobody waits for.
+	Gone  <-chan struct{}
+	Grace time.Duration
 }
 
 // Result is what went through.
@@ -43,9 +49,17 @@ func Run(client, server net.Conn, l Limits) Result {
 	defer Watch(server, l.Idle, r.expire)()
 	var result Result
 	var wait sync.WaitGroup
+	sent, over := make(chan struct{}), make(chan struct{})
 	wait.Go(func() { result.In = r.carry(client, server) })
-	wait.Go(func() { result.Out = r.carry(server, client) })
+	wait.Go(func() {
+		defer close(sent)
+		result.Out = r.carry(server, client)
+	})
+	if l.Gone != nil {
+		go r.outlive(sent, over)
+	}
 	wait.Wait()
+	close(over)
 	result.Err = r.failure()
 	return result
 }
@@ -126,11 +140,36 @@ func (r *run) carry(dst, src net.Conn) int64 {
 	}
 	if err != nil {
 		r.fail(err)
+		if errors.Is(err, syscall.EPIPE) {
+			// dst had ended in order before. What it said may still be on its way
+			// to src, and the other direction passes that end on.
+			return n
+		}
 		// Not an orderly end: the other side must not take it for one.
 		Reset(dst)
 		Reset(src)
 	}
 	return n
+}
+
+// outlive ends the relay after its client: when everything that the client sent
+// has been handed to the kernel, or when the server took too long to take it. It
+// closes in order, since a reset would take back what is still on its way.
+func (r *run) outlive(sent, over <-chan struct{}) {
+	select {
+	case <-r.limits.Gone:
+	case <-over:
+		return
+	}
+	timer := time.NewTimer(r.limits.Grace)
+	defer timer.Stop()
+	select {
+	case <-sent:
+		r.close()
+	case <-timer.C:
+		r.expire()
+	case <-over:
+	}
 }
 
 func (r *run) fail(err error) {

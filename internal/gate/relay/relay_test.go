@@ -110,6 +110,62 @@ func TestResetIsNotTakenForAnEnd(t *testing.T) {
 	}
 }
 
+// The server has said its last and is gone, and the client goes on sending: that
+// takes nothing from what the server said.
+func TestAnswerArrivesThoughNobodyListensAnyMore(t *testing.T) {
+	const size = 96 << 10
+	client, server, done := start(t, "tcp", "tcp", Limits{Bucket: NewBucket(64 << 10)})
+	if _, err := server.Write(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the first is answered with a reset, the next cannot be written
+		if _, err := client.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got, err := io.Copy(io.Discard, client); err != nil || got != size-1 {
+		t.Errorf("%d bytes of %d came, %v", got+1, size, err)
+	}
+	wait(t, done)
+}
+
+func TestWhatAClientSentBeforeItsEndArrives(t *testing.T) {
+	const size = 1 << 20
+	gone := make(chan struct{})
+	client, server, done := start(t, "tcp", "tcp", Limits{Gone: gone, Grace: time.Minute})
+	if _, err := client.Write(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	close(gone)
+	if got, err := io.Copy(io.Discard, server); err != nil || got != size {
+		t.Errorf("%d bytes of %d came, %v", got, size, err)
+	}
+	// The server does not close its side, and is not waited for.
+	if r := wait(t, done); r.Err != nil || r.Out != size {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestRelayWithoutAClientEndsAtItsGrace(t *testing.T) {
+	gone := make(chan struct{})
+	client, server, done := start(t, "tcp", "tcp", Limits{Gone: gone, Grace: 100 * time.Millisecond})
+	// More than the kernel takes for a server that does not read.
+	go func() { _, _ = client.Write(make([]byte, 64<<20)) }()
+	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	close(gone)
+	if r := wait(t, done); !errors.Is(r.Err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %+v", r)
+	}
+}
+
 func TestIdleRelayEnds(t *testing.T) {
 	const idle, pause = time.Second, 400 * time.Millisecond
 	for _, server := range []string{"tcp", "unix", "pipe"} {

@@ -29,9 +29,10 @@ type Alone struct {
 	Warnings []string
 	Shared   []string
 
-	spec    *spec.Spec // flattened
-	home    string     // the real one, if it is private
-	private []string   // directories that start empty, below home
+	spec    *spec.Spec  // flattened
+	home    string      // the real one, if it is private
+	private []string    // directories that start empty, below home
+	moved   [][2]string // paths inside, and where what they name is here
 	streams [3]*os.File
 	check   *check
 }
@@ -54,6 +55,7 @@ func PrepareAlone(s *spec.Spec, o Options) (*Alone, error) {
 	a := &Alone{streams: o.Streams}
 	a.check = &check{spec: s, world: w, abi: abi, terminal: hasTerminal(o.Streams), alone: true}
 	a.check.refuseAlone()
+	a.check.refuseSockets(o.Streams)
 	a.flatten(s)
 	if len(a.check.reasons) == 0 {
 		a.check.findPoints()
@@ -108,9 +110,8 @@ func interfaceFor(s *spec.Spec) (int, error) {
 // refuseAlone refuses what neither Landlock nor the broker holds.
 func (c *check) refuseAlone() {
 	const fix = "start bailey where it can make namespaces (see: bailey doctor), or remove it"
-	if c.spec.Network != spec.NetworkNone && c.spec.Network != spec.NetworkHost {
-		c.refuse("network.allowedDomains", "", "needs a network namespace, or nothing leads connections through the gate",
-			`close the network, open it with "*", or start bailey where it can make namespaces (see: bailey doctor)`)
+	if c.spec.Network == spec.NetworkGate {
+		c.refuseGate()
 	}
 	if len(c.spec.Expose) > 0 {
 		c.refuse("network.exposePorts", "", "needs a network namespace", fix)
@@ -157,6 +158,10 @@ func (a *Alone) flatten(s *spec.Spec) {
 		m := s.Mounts[i]
 		switch m.Kind {
 		case spec.Bind:
+			if m.Source != m.Target && m.Why == spec.Certificates {
+				a.flattenCertificates(&flat, m)
+				continue
+			}
 			if m.Source != m.Target {
 				a.check.refuseWhy(m.Why, "cannot be shown at "+m.Target+" without a mount namespace", "")
 				continue
@@ -202,6 +207,30 @@ func (a *Alone) flattenPrivate(flat *spec.Spec, m spec.Mount) {
 	a.warn(m.Why + ": changes cannot be kept in memory here, so it cannot be written")
 }
 
+// flattenCertificates lets the command read the gate's certificates where they
+// are, and the environment name that place. They cannot stand in the place of the
+// system's own.
+func (a *Alone) flattenCertificates(flat *spec.Spec, m spec.Mount) {
+	if !spec.Covers(spec.OwnDir, m.Target) {
+		a.warn(m.Target + " has not the gate's certificates, and programs that go by no variable for them fail where TLS is opened")
+		return
+	}
+	a.moved = append(a.moved, [2]string{m.Target, m.Source})
+	m.Target = m.Source
+	flat.Mounts = append(flat.Mounts, m)
+}
+
+// rename has the environment say where things are here.
+func (a *Alone) rename(env []string) []string {
+	out := slices.Clone(env)
+	for i := range out {
+		for _, m := range a.moved {
+			out[i] = strings.ReplaceAll(out[i], m[0], m[1])
+		}
+	}
+	return out
+}
+
 func (a *Alone) warn(text string) { a.Warnings = append(a.Warnings, text) }
 
 // admit grants the command its own directories, which lie in one.
@@ -218,7 +247,7 @@ func (a *Alone) admit(dir string) {
 // addBroker gives the flattened Spec the rules that stand in the place of its
 // mounts: one more layer, in which the innermost grant or denial decides.
 func (a *Alone) addBroker(haven string) {
-	b := spec.Broker{}
+	b := spec.Broker{Sockets: spec.Sockets{All: true}} // or there would be one already
 	if a.spec.Broker != nil {
 		b = *a.spec.Broker
 	}
@@ -255,6 +284,13 @@ func (c *check) filterAlone() seccomp.Profile {
 		Families: c.familiesAlone(), Writes: true, Removes: true, Execs: c.spec.Broker.Commands != nil,
 	})
 	p.Rules = c.isolate(p.Rules)
+	switch {
+	case c.spec.Network == spec.NetworkGate:
+		p.Rules = gateRules(p.Rules)
+	case c.spec.Network == spec.NetworkNone && !c.allowsUnix():
+		// No socket can be made. One that was inherited is connected already.
+		p.Rules = put(p.Rules, seccomp.Rule{Nr: unix.SYS_CONNECT, Else: seccomp.Fail(uint16(unix.EACCES))})
+	}
 	for _, nr := range attributeCalls {
 		p.Rules = put(p.Rules, seccomp.Rule{Nr: nr, Else: seccomp.Fail(uint16(unix.EPERM))})
 	}
@@ -270,8 +306,9 @@ func (c *check) filterAlone() seccomp.Profile {
 	return p
 }
 
-// familiesAlone are the socket families that may be created. What is closed or
-// has no gate has none: loopback is that of everybody here.
+// familiesAlone are the socket families that may be created. What is closed has
+// none: loopback is that of everybody here. Those of the gate have a rule of their
+// own; see gateRules.
 func (c *check) familiesAlone() []uint32 {
 	return slices.DeleteFunc(native.Families(c.spec.Seccomp.Families), func(f uint32) bool {
 		if f == seccomp.FamilyUnix {

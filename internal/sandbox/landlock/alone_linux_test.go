@@ -87,6 +87,25 @@ func TestWhatShowsOnePathInPlaceOfAnotherIsRefusedAlone(t *testing.T) {
 	}
 }
 
+func TestCertificatesAreNamedWhereTheyAreAlone(t *testing.T) {
+	a := flattened(
+		spec.Mount{Kind: spec.Bind, Target: "/.bailey/ca-bundle.crt", Source: "/s/bundle.crt", File: true, Why: spec.Certificates},
+		spec.Mount{Kind: spec.Bind, Target: "/etc/ssl/cert.pem", Source: "/s/bundle.crt", File: true, Why: spec.Certificates},
+	)
+	if len(a.check.reasons) != 0 || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "/etc/ssl/cert.pem") {
+		t.Errorf("refused %v, warnings %q", a.check.reasons, a.Warnings)
+	}
+	for path, want := range map[string]spec.Access{"/s/bundle.crt": spec.AccessRead, "/s/key": spec.AccessNone, "/etc/ssl/cert.pem": spec.AccessNone} {
+		if got, _ := a.spec.Access(path); got != want {
+			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
+	}
+	env := []string{"SSL_CERT_FILE=/.bailey/ca-bundle.crt", "A=/etc/ssl/cert.pem"}
+	if got, want := a.rename(env), []string{"SSL_CERT_FILE=/s/bundle.crt", "A=/etc/ssl/cert.pem"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestFilterLeavesNoAttributesAndNoSocketsAlone(t *testing.T) {
 	c := &check{alone: true, spec: &spec.Spec{Network: spec.NetworkNone, Broker: &spec.Broker{}, Seccomp: spec.Seccomp{Families: []string{"unix", "inet", "inet6", "netlink"}}}}
 	if got := c.familiesAlone(); len(got) != 0 {

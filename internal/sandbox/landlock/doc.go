@@ -19,6 +19,39 @@
 // it are granted one by one as they are at the start, and a name that appears there
 // later is not among them.
 //
+// # The gate without a network namespace
+//
+// An [Alone] whose network is granted in part is in the network of everybody here.
+// There no address and no port could be the gate's alone: Landlock grants ports
+// and not addresses, a proxy that listens serves whoever finds it, and whatever
+// the kernel is left to connect goes where the caller's memory says by then. So
+// nothing listens, and the command connects nothing. It may make sockets of TCP,
+// and its every connect is the broker's to answer, which does not touch the
+// command's socket: it makes a pair of sockets that are connected with each other
+// over loopback, hands one to the gate with a copy of the address that was wanted,
+// and puts the other in the place of the command's. The gate decides about that
+// address as about any connection that it captures; the one that the proxy
+// variables name is the proxy.
+//
+// What else could send is closed, each by itself:
+//
+//   - Landlock grants the command neither connecting nor binding of TCP, on any
+//     port, should a connect ever reach the kernel.
+//   - The filter knows no sockets but those of TCP: no UDP, so no names but by the
+//     gate, no raw ones, no MPTCP, which Landlock does not judge, no other family.
+//     Unix sockets are there in connected pairs only.
+//   - Sending with MSG_FASTOPEN connects as well, and is refused, and so is the
+//     option of that name. Nothing is listened on and nothing accepted.
+//   - Options by which packets of a connected socket go elsewhere, by a source
+//     route or through another device, cannot be set.
+//   - io_uring, which no filter sees into, is absent in every sandbox.
+//   - Streams that are sockets must be connected unix sockets.
+//
+// The pair needs a listener for a moment, on a port that nobody knows; who comes
+// there and is not the other half is turned away. All of it takes no call that
+// containers forbid: pidfd_getfd, with which the broker could connect the command's
+// own socket, is one.
+//
 // # Where Landlock does not hold
 //
 // The broker of a sandbox around this one performs calls in the stead of whoever

@@ -20,7 +20,7 @@ import (
 func (p *Plan) Exec() error {
 	for _, step := range []func() error{
 		p.limits, p.enter, closeOthers, noNewPrivileges, dropCapabilities,
-		func() error { return restrict(p.abi, p.rules, p.streams) },
+		func() error { return restrict(p.abi, p.rules, p.streams, 0) },
 		p.install,
 	} {
 		if err := step(); err != nil {
@@ -87,10 +87,11 @@ func dropCapabilities() error {
 // Scopes of Landlock: abstract sockets and signals stay within.
 const scopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 
-// restrict confines the calling thread to the rules, for good.
-func restrict(abi int, rules []rule, streams [3]uint64) error {
+// restrict confines the calling thread to the rules, for good, and takes from it
+// the given rights of the network.
+func restrict(abi int, rules []rule, streams [3]uint64, net uint64) error {
 	handled := native.HandledRights(abi)
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled, Scoped: scopes}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled, Handled_access_net: net, Scoped: scopes}
 	const size = unsafe.Offsetof(attr.Quiet_access_fs) // what interface 6 knows
 	set, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {

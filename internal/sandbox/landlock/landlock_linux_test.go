@@ -284,7 +284,7 @@ func confined(t *testing.T, rules []rule, f func()) {
 		runtime.LockOSThread()
 		err := noNewPrivileges()
 		if err == nil {
-			err = restrict(abi, rules, [3]uint64{})
+			err = restrict(abi, rules, [3]uint64{}, 0)
 		}
 		if err == nil {
 			f()

@@ -24,6 +24,7 @@ type order struct {
 	ABI       int
 	Rules     []granted
 	Streams   [3]uint64
+	Net       uint64 // rights of the network that nothing grants
 	Filter    []seccomp.Instruction
 	Argv      []string
 	Exec, Env []string
@@ -94,7 +95,7 @@ func become() error {
 	}
 	for _, step := range []func() error{
 		p.limits, p.enter, closeOthers, noNewPrivileges, dropCapabilities, dieWithParent,
-		func() error { return restrict(p.abi, p.rules, p.streams) },
+		func() error { return restrict(p.abi, p.rules, p.streams, o.Net) },
 		func() error { return listen(o.Filter) },
 	} {
 		if err := step(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/seccomp"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/wire"
 )
 
@@ -20,10 +21,16 @@ type Process struct {
 	Pid int
 	// Err says why calls that need a decision fail, if they all do.
 	Err error
+	// Listeners are for the network gate, if the Spec has one.
+	Listeners []native.Listener
+	// AtEnd, if not nil, is called when the command has ended, before what it has
+	// left behind is, and with it every other child of this process.
+	AtEnd func()
 
-	pidfd  int
-	broker *broker.Broker
-	haven  *haven
+	pidfd   int
+	broker  *broker.Broker
+	haven   *haven
+	passage *passage // nil without a gate
 }
 
 // Start runs the command. Program is the bailey command, which is run once more to
@@ -47,6 +54,14 @@ func (a *Alone) Start(program string, report func(broker.Denial)) (*Process, err
 }
 
 func (a *Alone) start(p *Process, program string, report func(broker.Denial)) error {
+	options := broker.Options{Report: report, Alone: true}
+	if a.spec.Network == spec.NetworkGate {
+		way, err := newPassage()
+		if err != nil {
+			return err
+		}
+		p.passage, p.Listeners, options.Lead = way, way.listeners(), way.lead
+	}
 	if err := p.haven.furnish(a.home, a.spec.Mounts, a.private); err != nil {
 		return err
 	}
@@ -62,7 +77,7 @@ func (a *Alone) start(p *Process, program string, report func(broker.Denial)) er
 		return err
 	}
 	defer func() { _ = unix.Close(socket) }()
-	p.broker = broker.New(a.spec, p.Pid, broker.Options{Report: report, Alone: true})
+	p.broker = broker.New(a.spec, p.Pid, options)
 	if err := p.hear(socket, a.spec.Argv[0]); err != nil {
 		p.end()
 		return err
@@ -79,7 +94,13 @@ func (a *Alone) order(h *haven) (*order, error) {
 	}
 	o := &order{
 		ABI: a.check.abi, Streams: streams, Filter: seccomp.Assemble(a.check.filterAlone()),
-		Argv: a.spec.Argv, Exec: a.spec.Exec, Env: h.environ(a.spec.Env, a.home), Dir: a.spec.Dir, Rlimits: a.spec.Rlimits,
+		Argv: a.spec.Argv, Exec: a.spec.Exec, Env: h.environ(a.rename(a.spec.Env), a.home), Dir: a.spec.Dir, Rlimits: a.spec.Rlimits,
+	}
+	if a.spec.Network != spec.NetworkHost {
+		o.Net = netRights
+	}
+	if a.spec.Gate != nil && a.spec.Gate.Transparent {
+		o.Env = spec.WithProxyOptions(o.Env)
 	}
 	for _, r := range a.check.rules {
 		o.Rules = append(o.Rules, granted{r.path, r.rights})
@@ -200,6 +221,9 @@ func (p *Process) Wait() native.State {
 			break
 		}
 	}
+	if p.AtEnd != nil {
+		p.AtEnd()
+	}
 	p.endOthers()
 	p.release()
 	return native.State{Wait: ws}
@@ -227,6 +251,7 @@ func (p *Process) release() {
 	if p.pidfd >= 0 {
 		_ = unix.Close(p.pidfd)
 	}
+	p.passage.close()
 	p.haven.remove()
 }
 

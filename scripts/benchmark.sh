@@ -3,6 +3,8 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=scripts/bench/peers.sh
+. "$root/scripts/bench/peers.sh"
 
 usage() {
   cat <<'TEXT'
@@ -19,7 +21,8 @@ system, architecture and time.
   -q, --quick         5 rounds
       --network       measure programs that use the network instead, with a
                       server on this machine
-      --peers         measure every other sandbox that is installed, too
+      --peers[=LIST]  measure every other sandbox that is installed, too, or
+                      those of a list with commas; see scripts/bench/install-peers
       --against PATH  measure another build of bailey in the same rounds, as the
                       variant "previous"; "bailey bench compare" tells them apart
       --broker        measure what the broker decides instead: files made, a
@@ -34,7 +37,7 @@ system, architecture and time.
 TEXT
 }
 
-binary='' output=benchmarks runs=30 user='' kind=all with_peers='' against=''
+binary='' output=benchmarks runs=30 user='' kind=all wanted=() against=''
 while [ $# -gt 0 ]; do
   case "$1" in
     -b | --binary) binary=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
@@ -45,12 +48,16 @@ while [ $# -gt 0 ]; do
     --broker) kind=broker && shift ;;
     --resident) kind=resident && shift ;;
     --gate) kind=gate && shift ;;
-    --peers) with_peers=1 && shift ;;
+    --peers) wanted=("${known_peers[@]}") && shift ;;
+    --peers=*) IFS=, read -ra wanted <<<"${1#*=}" && shift ;;
     --against) against=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
     --user) user=${2:?$1 needs a name} && shift 2 ;;
     -h | --help) usage && exit ;;
     *) usage >&2 && exit 2 ;;
   esac
+done
+for name in "${wanted[@]}"; do
+  [[ " ${known_peers[*]} " == *" $name "* ]] || die "--peers: $name is none of ${known_peers[*]}"
 done
 [[ $runs =~ ^[1-9][0-9]*$ ]] || die "--runs $runs: not a number of rounds"
 command -v hyperfine >/dev/null || die 'hyperfine is missing: apt-get install hyperfine'
@@ -78,11 +85,13 @@ prepare() {
   install -m 666 /dev/null "$work/export" # hyperfine runs as the user
   install -m 666 /dev/null "$rounds/launches"
   : >"$rounds/memory"
+  : >"$rounds/sandboxes"
 }
 
 clean() {
   [ -z "$server" ] || kill "$server" 2>/dev/null || true
   "${as[@]}" "$binary" box stop bench >/dev/null 2>&1 || true
+  stop_peers
   rm -rf "$work"
 }
 
@@ -126,7 +135,8 @@ commit_all() {
 # make_scripts DIR COUNT writes what the workloads run.
 # shellcheck disable=SC2016 # the scripts expand it
 make_scripts() {
-  printf 'i=0\nwhile [ $i -lt %s ]; do /bin/true; i=$((i+1)); done\n' "$2" >"$1/spawn.sh"
+  make_probe "$1"
+  printf 'i=0\nwhile [ $i -lt %s ]; do /bin/true; i=$((i+1)); done; echo $i\n' "$2" >"$1/spawn.sh"
   printf 'i=0\nwhile [ $i -lt 10 ]; do git status --porcelain; i=$((i+1)); done\n' >"$1/statuses.sh"
   cat >"$1/create.py" <<'CODE'
 import os, sys
@@ -136,6 +146,7 @@ for i in range(count):
     fd = os.open(f"made/{i}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
     os.write(fd, b"x" * 100)
     os.close(fd)
+print(len(os.listdir("made")))
 for i in range(count):
     os.unlink(f"made/{i}")
 os.rmdir("made")
@@ -178,39 +189,6 @@ program() {
   esac
 }
 
-# peer NAME COMMAND prints how another sandbox runs a command with about the same
-# walls: files read-only but for the directory, no network.
-peer() {
-  local here=$PWD
-  case "$1" in
-    bwrap) printf '%s' "bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp --bind $here $here $2" ;;
-    firejail) printf '%s' "firejail --quiet --noprofile --net=none --private-tmp $2" ;;
-    runsc) printf '%s' "runsc --rootless --network=none do $2" ;;
-    docker) printf '%s' "docker run --rm --network none --read-only -v / -v $here:$here -w $here ${BENCH_IMAGE:-debian:12-slim} $2" ;;
-    fence | greywall) printf '%s' "$1 -- $2" ;;
-    srt) printf '%s' "srt $2" ;;
-    landrun) printf '%s' "landrun --rox /usr --rox /bin --ro /etc --ro /lib --ro /lib64 --ro /dev --rw $here $2" ;;
-    sandlock) printf '%s' "sandlock run -r / -w $here -- $2" ;;
-  esac
-}
-
-# The other sandboxes that are measured: those that are installed and start.
-peers=()
-declare -A absent=()
-find_peers() {
-  local name names=(bwrap)
-  [ -z "$with_peers" ] || names=(bwrap firejail runsc docker fence greywall srt landrun sandlock)
-  for name in "${names[@]}"; do
-    if ! program "$name" >/dev/null; then
-      absent[$name]='not installed'
-    elif ! (cd "$work/project" && "${as[@]}" timeout 60 bash -c "$(peer "$name" /bin/true)") >"$work/errors" 2>&1; then
-      absent[$name]="did not start: $(head -c 200 "$work/errors" | head -n 1 | tr -d '=')"
-    else
-      peers+=("$name")
-    fi
-  done
-}
-
 # about WORKLOAD NAME VALUE
 about() { printf '%s=%s\n' "$2" "$3" >>"$rounds/$1/about"; }
 
@@ -225,6 +203,7 @@ describe() {
 
 # Variants besides those that every workload has, as "NAME FLAGS" of bailey.
 extra=()
+variants=()
 
 # measure ROUND CATEGORY/WORKLOAD PROGRAM [ARGUMENTS], the arguments as one quoted
 # string. Round 0 warms the caches and is not kept.
@@ -235,24 +214,62 @@ measure() {
     [ -d "$dir" ] || { describe "$name" "$category" '' && about "$name" missing "$3 is not installed"; }
     return
   fi
-  local command="'$path' ${4:-}" variants=() entry i
-  [ -d "$dir" ] || describe "$name" "$category" "$command"
-  variants+=(unsandboxed "$command")
-  if [ $kind != network ]; then
-    variants+=(bailey "'$binary' -- $command")
-    [ -z "$against" ] || variants+=(previous "'$against' -- $command")
+  local command="'$path' ${4:-}" i
+  collect_variants "$name" "$command"
+  if [ ! -d "$dir" ]; then
+    describe "$name" "$category" "$command"
+    verify "$name"
+    collect_variants "$name" "$command"
   fi
-  for entry in "${extra[@]}"; do variants+=("${entry%% *}" "'$binary' ${entry#* } -- $command"); done
-  for entry in "${peers[@]}"; do variants+=("$entry" "$(peer "$entry" "$command")"); done
   local count=$((${#variants[@]} / 2)) arguments=()
   for ((i = 0; i < count; i++)); do
     local at=$((2 * ((i + round) % count)))
     arguments+=(-n "${variants[at]}" "${variants[at + 1]}")
   done
-  "${as[@]}" hyperfine -N --runs 1 --style none --export-json "$work/export" "${arguments[@]}" \
-    2>"$work/errors" || { cat "$work/errors" >&2 && die "$name: a variant failed"; }
+  # Whose command failed, the exit statuses tell whoever reads the rounds.
+  "${as[@]}" hyperfine -N --runs 1 --ignore-failure --style none --export-json "$work/export" "${arguments[@]}" \
+    2>"$work/errors" || { cat "$work/errors" >&2 && die "$name: a variant could not be run"; }
   [ "$round" = 0 ] || cp "$work/export" "$dir/$(printf %05d "$round").json"
 }
+
+# Peers that do not do in a workload what is done outside.
+declare -A unfit=()
+
+# collect_variants WORKLOAD COMMAND sets the variants, as names and commands.
+collect_variants() {
+  local entry
+  variants=(unsandboxed "$2")
+  if [ $kind != network ]; then
+    variants+=(bailey "'$binary' -- $2")
+    [ -z "$against" ] || variants+=(previous "'$against' -- $2")
+  fi
+  for entry in "${extra[@]}"; do variants+=("${entry%% *}" "'$binary' ${entry#* } -- $2"); done
+  for entry in "${peers[@]}"; do
+    [ -n "${unfit[$1/$entry]:-}" ] || variants+=("$entry" "$(peer "$entry" "$2")")
+  done
+}
+
+# verify WORKLOAD runs every variant once and looks at what it prints: a time says
+# something only if the command did inside what it does outside.
+verify() {
+  local i variant reason
+  output "${variants[1]}" >"$work/expected" || die "$1 fails outside of any sandbox: $(first_error)"
+  for ((i = 2; i < ${#variants[@]}; i += 2)); do
+    variant=${variants[i]} reason=''
+    if ! output "${variants[i + 1]}" >"$work/printed"; then
+      reason="failed: $(first_error)"
+    elif ! cmp -s "$work/expected" "$work/printed"; then
+      reason="printed something else than outside: $(diff "$work/expected" "$work/printed" | grep -m 1 '^[<>]' || true)"
+    fi
+    [ -n "$reason" ] || continue
+    [[ " ${peers[*]} " == *" $variant "* ]] || die "$1: $variant $reason"
+    unfit[$1/$variant]=1
+    about "$1" "absent.$variant" "$reason"
+  done
+}
+
+# output COMMAND prints what a command prints, in an order of its own.
+output() { "${as[@]}" timeout 300 bash -c "$1" 2>"$work/errors" </dev/null | LC_ALL=C sort; }
 
 # calls WORKLOAD COUNT SCRIPT PROGRAM says how many programs one sample of a
 # workload executes, once somebody else has counted them.
@@ -355,7 +372,6 @@ measure_broker() {
 # gate. With the default policy there is no network, so it is not among the variants.
 measure_network() {
   extra=('gate -s gate.jsonc' '50-domains -s domains.jsonc')
-  peers=() # they would need other settings
   local url=http://127.0.0.1:$port
   measure "$1" network/10-true true
   measure "$1" network/20-curl curl "-sSf -o /dev/null $url/small"
@@ -397,9 +413,10 @@ gather_facts() {
   fact rounds "$runs"
   fact program.bailey "$("$binary" --version)"
   [ -z "$against" ] || fact program.previous "$("$against" --version)"
-  for name in hyperfine python3 node git rg curl "${peers[@]}"; do
+  for name in hyperfine python3 node git rg curl; do
     fact "program.$name" "$("${as[@]}" "$name" --version 2>/dev/null || echo 'not installed')"
   done
+  for name in "${peers[@]}"; do fact "program.$name" "$(peer_version "$name")"; done
 }
 
 # take_apart splits launches into their parts.
@@ -426,7 +443,14 @@ main() {
     make_files 280000 "$work/large"
     own "$work/large"
   fi
-  [ $kind = gate ] || find_peers
+  # Bubblewrap is what others are compared with.
+  [ ${#wanted[@]} -gt 0 ] || [ $kind = gate ] || [ $kind = network ] || wanted=(bwrap)
+  local name
+  if [ $kind = network ]; then
+    for name in "${wanted[@]}"; do absent[$name]='not measured with the network, which is closed for it'; done
+  elif [ ${#wanted[@]} -gt 0 ]; then
+    find_peers "${wanted[@]}"
+  fi
   gather_facts
   local round
   for ((round = 0; round <= runs; round++)); do

@@ -47,6 +47,9 @@ svg { width: 100%; height: auto; font: 12px system-ui, sans-serif } td:first-chi
 <h2>Workloads</h2>
 <p>Every dot is one run; the line is the median. The scale is logarithmic.</p>
 {{range .Plots}}<figure><figcaption><strong>{{.Title}}</strong> {{.Text}}</figcaption>{{.SVG}}</figure>{{end}}
+{{if .Sandboxes}}<h2>What each sandbox held</h2>
+<p>As it was tried from inside, before the run.</p>
+<table>{{range .Sandboxes}}<tr><td>{{.Name}}</td><td>{{range $what, $came := .Tried}}{{$what}}: {{$came}}. {{end}}<br><code>{{.Command}}</code></td></tr>{{end}}</table>{{end}}
 {{if .Launch}}<h2>What a launch is made of</h2><figure>{{.Launch}}</figure>{{end}}
 <h2>Over commits</h2>
 <p>Median overhead of each run in this directory, in ratio to unsandboxed, in the order of time.</p>

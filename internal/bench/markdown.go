@@ -23,6 +23,7 @@ func (r *Report) Markdown() string {
 	for i := range r.Workloads {
 		r.Workloads[i].rows(&b)
 	}
+	r.held(&b)
 	r.calls(&b)
 	r.attribution(&b)
 	if len(r.Memory) > 0 {
@@ -93,6 +94,27 @@ func (w *Workload) interval(name string) string {
 	}
 	low, high := Interval(factors)
 	return fmt.Sprintf("%.2f … %.2f", low, high)
+}
+
+// held shows what each sandbox was good for while it was measured: a fast one may
+// be fast because it holds little.
+func (r *Report) held(b *strings.Builder) {
+	if len(r.Sandboxes) == 0 {
+		return
+	}
+	names := slices.Sorted(maps.Keys(r.Sandboxes[0].Tried))
+	fmt.Fprintf(b, "\nTried from inside, before the run:\n\n| sandbox | %s |\n|---|%s\n", strings.Join(names, " | "), strings.Repeat("---|", len(names)))
+	for _, s := range r.Sandboxes {
+		fmt.Fprintf(b, "| %s |", s.Name)
+		for _, name := range names {
+			fmt.Fprintf(b, " %s |", s.Tried[name])
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\nHow each ran a command:\n\n")
+	for _, s := range r.Sandboxes {
+		fmt.Fprintf(b, "- %s: `%s`\n", s.Name, s.Command)
+	}
 }
 
 // calls shows what one program costs where a sample runs many of them.

@@ -36,6 +36,7 @@ type Report struct {
 	Programs  map[string]string `json:"programs" jsonschema:"versions of what took part"`
 	Workloads []Workload        `json:"workloads"`
 	Launches  []Launch          `json:"launches,omitempty" jsonschema:"launches of a command that does nothing, in parts"`
+	Sandboxes []Sandbox         `json:"sandboxes,omitempty" jsonschema:"what took part, as it was tried from inside before the run"`
 	Memory    map[string]int    `json:"memory,omitempty" jsonschema:"kilobytes (PSS) of everything a sandbox runs besides the command, by variant"`
 }
 
@@ -65,6 +66,14 @@ type Workload struct {
 type Variant struct {
 	Name    string    `json:"name"`
 	Seconds []float64 `json:"seconds"`
+}
+
+// Sandbox is something that runs commands, and what it held when it was tried.
+// Unsandboxed is among them: what it holds, no sandbox can claim for itself.
+type Sandbox struct {
+	Name    string            `json:"name" jsonschema:"the variant"`
+	Command string            `json:"command" jsonschema:"how it runs COMMAND"`
+	Tried   map[string]string `json:"tried" jsonschema:"what was tried from inside, and what came of it"`
 }
 
 // Launch is one launch as its starter saw it, and its parts in their order.

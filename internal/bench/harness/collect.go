@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +22,8 @@ import (
 // ("10-true"), with the JSON export of hyperfine for each round, and a file
 // "about" with lines of the form name=value: the category, the command, the
 // number of calls, what is missing, and absent.VARIANT for each that is. The
-// files "facts" and "memory" are of the same form, "launches" has one JSON object
-// a line.
+// files "facts" and "memory" are of the same form, and "sandboxes", with lines
+// NAME.command and NAME.tried.WHAT; "launches" has one JSON object a line.
 func collect(rounds, output string, now time.Time) error {
 	report, err := read(rounds)
 	if err != nil {
@@ -93,6 +94,9 @@ func read(dir string) (*bench.Report, error) {
 	if r.Launches, err = readLaunches(filepath.Join(dir, "launches")); err != nil {
 		return nil, err
 	}
+	if r.Sandboxes, err = readSandboxes(filepath.Join(dir, "sandboxes")); err != nil {
+		return nil, err
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -101,7 +105,7 @@ func read(dir string) (*bench.Report, error) {
 		if !entry.IsDir() {
 			continue
 		}
-		w, err := readWorkload(filepath.Join(dir, entry.Name()))
+		w, err := readWorkload(filepath.Join(dir, entry.Name()), peersOf(r.Sandboxes))
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +134,7 @@ func newReport(facts map[string]string) *bench.Report {
 	return r
 }
 
-func readWorkload(dir string) (bench.Workload, error) {
+func readWorkload(dir string, peers map[string]bool) (bench.Workload, error) {
 	_, name, _ := strings.Cut(filepath.Base(dir), "-")
 	w := bench.Workload{Name: name}
 	about, err := readPairs(filepath.Join(dir, "about"))
@@ -154,16 +158,17 @@ func readWorkload(dir string) (bench.Workload, error) {
 	if w.Missing != "" {
 		return w, nil
 	}
-	return w, addRounds(&w, dir)
+	return w, addRounds(&w, dir, peers)
 }
 
-func addRounds(w *bench.Workload, dir string) error {
+func addRounds(w *bench.Workload, dir string, peers map[string]bool) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return err
 	}
+	failures := map[string]int{}
 	for _, file := range files {
-		if err := addRound(w, file); err != nil {
+		if err := addRound(w, file, failures); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
@@ -172,11 +177,12 @@ func addRounds(w *bench.Workload, dir string) error {
 			return fmt.Errorf("%s: %s has %d samples in %d rounds", dir, v.Name, len(v.Seconds), len(files))
 		}
 	}
-	return nil
+	return dropFailed(w, failures, len(files), peers)
 }
 
-// addRound reads what hyperfine exports: one time for each variant.
-func addRound(w *bench.Workload, file string) error {
+// addRound reads what hyperfine exports: one time for each variant. It counts
+// those whose command failed.
+func addRound(w *bench.Workload, file string, failures map[string]int) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -185,6 +191,7 @@ func addRound(w *bench.Workload, file string) error {
 		Results []struct {
 			Command string    `json:"command"`
 			Times   []float64 `json:"times"`
+			Codes   []*int    `json:"exit_codes"` // null: a signal
 		} `json:"results"`
 	}
 	if err := json.Unmarshal(data, &round); err != nil {
@@ -193,6 +200,9 @@ func addRound(w *bench.Workload, file string) error {
 	for _, result := range round.Results {
 		v := variant(w, result.Command)
 		v.Seconds = append(v.Seconds, result.Times...)
+		if slices.ContainsFunc(result.Codes, func(code *int) bool { return code == nil || *code != 0 }) {
+			failures[result.Command]++
+		}
 	}
 	return nil
 }

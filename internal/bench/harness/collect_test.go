@@ -19,6 +19,7 @@ import (
 var twoRounds = map[string]string{
 	"facts":         "commit=abc\nuser=me\nrounds=2\nkernel=6.18\nprocessor=some\nprocessors=2\nmemory=1 MiB\ngovernor=none\nload=0 0 0\nprogram.git=git version 2\n",
 	"memory":        "bailey=612\n",
+	"sandboxes":     "bwrap.command=bwrap --bind / / COMMAND\nbwrap.tried.read elsewhere=read\nunsandboxed.command=COMMAND\nunsandboxed.tried.read elsewhere=read\nbailey.command=bailey -- COMMAND\nbailey.tried.read elsewhere=refused\n",
 	"launches":      `{"build":"bailey","seconds":0.003,"parts":[{"name":"program start","seconds":0.001},{"name":"exec","seconds":0.002}]}` + "\n",
 	"10-true/about": "category=spawn\ncommand=/bin/true\nabsent.firejail=not installed\n",
 	// The machine is ten times slower in the second round: a ratio of medians
@@ -43,6 +44,8 @@ func TestReportHasEveryRowThatWasAskedFor(t *testing.T) {
 		"| rg | rg is not installed |",
 		"| many | bailey | 600 |",
 		"| bailey | 612 KB |",
+		"| sandbox | read elsewhere |\n|---|---|\n| unsandboxed | read |\n| bailey | refused |\n| bwrap | read |\n",
+		"- bwrap: `bwrap --bind / / COMMAND`\n",
 		"| all parts | 3000 | 100.0 % |",
 		"- kernel: 6.18\n", "- git: git version 2\n",
 	} {
@@ -79,7 +82,7 @@ func TestEveryReportIsWhatTheSchemaSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", "What a launch is made of", "abc"} {
+	for _, want := range []string{"<svg", "What a launch is made of", "read elsewhere: refused", "abc"} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -118,12 +121,37 @@ func validate(schema *jsonschema.Resolved, data []byte) error {
 
 func TestRoundWithoutAVariantIsRefused(t *testing.T) {
 	dir := writeInput(t, map[string]string{
-		"facts": "", "memory": "", "10-true/about": "",
+		"facts": "", "memory": "", "sandboxes": "", "10-true/about": "",
 		"10-true/01.json": `{"results":[{"command":"unsandboxed","times":[0.001]},{"command":"bailey","times":[0.003]}]}`,
 		"10-true/02.json": `{"results":[{"command":"unsandboxed","times":[0.001]}]}`,
 	})
 	if _, err := read(dir); err == nil || !strings.Contains(err.Error(), "1 samples in 2 rounds") {
 		t.Errorf("got %v, want an error that counts the samples", err)
+	}
+}
+
+// A command that fails is often the fastest.
+func TestWhatFailedHasNoTime(t *testing.T) {
+	input := func(failed string) map[string]string {
+		round := `{"results":[{"command":"unsandboxed","times":[0.001],"exit_codes":[0]},{"command":"bailey","times":[0.003],"exit_codes":[0]},{"command":"bwrap","times":[0.002],"exit_codes":[0]}]}`
+		at := strings.Index(round, failed)
+		return map[string]string{
+			"facts": "", "memory": "", "sandboxes": "bailey.command=x\nbwrap.command=x\n", "10-true/about": "", "10-true/01.json": round,
+			"10-true/02.json": round[:at] + strings.Replace(round[at:], `"exit_codes":[0]`, `"exit_codes":[null]`, 1),
+			"10-true/03.json": round[:at] + strings.Replace(round[at:], `"exit_codes":[0]`, `"exit_codes":[1]`, 1),
+		}
+	}
+	r, err := read(writeInput(t, input("bwrap")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := r.Workloads[0]; w.Find("bwrap") != nil || w.Absent["bwrap"] != "failed in 2 of 3 rounds" || len(w.Find("bailey")) != 3 {
+		t.Errorf("got %+v", w)
+	}
+	for _, name := range []string{"bailey", "unsandboxed"} {
+		if _, err := read(writeInput(t, input(name))); err == nil || !strings.Contains(err.Error(), name+" failed in 2 of 3 rounds") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
@@ -36,11 +37,11 @@ func launchRestricted(r *request, argv []string, log *trace.Log, cause error) in
 	if err != nil {
 		return fail(err)
 	}
-	s, status := r.compileWith(m, argv, log)
+	s, status := r.compileWith(m, argv, log, nil)
 	if s == nil {
 		return status
 	}
-	if s.Runtime == runtimeLandlock {
+	if s.Runtime == spec.RuntimeLandlock {
 		cause = nil
 	}
 	return r.runRestricted(m, s, cause)
@@ -79,12 +80,19 @@ func (r *request) runAlone(p policy.Policy, s *spec.Spec, cause error) int {
 	if err != nil {
 		return refuseAlone(s, cause, err)
 	}
+	g, err := gate.Prepare(s)
+	if err != nil {
+		return fail(err)
+	}
+	defer g.Close()
 	r.announceAlone(a, cause)
 	run := &prepared{}
 	proc, err := a.Start("/proc/self/exe", run.report.denied)
 	if err != nil {
 		return refuseAlone(s, cause, err)
 	}
+	g.Beside(proc.Pid, proc.Listeners, run.report.network)
+	proc.AtEnd = g.Close
 	forwardAlone(proc)
 	limit := sandbox.LimitTime(proc.Signal, s.TimeoutMillis)
 	state := proc.Wait()
@@ -105,9 +113,6 @@ func (r *request) checkAlone(p policy.Policy) error {
 	}
 	if r.monitor {
 		refuse("--monitor", "")
-	}
-	if r.stats {
-		refuse("--stats", "")
 	}
 	if r.stats {
 		refuse("--stats", "")

@@ -255,27 +255,35 @@ func TestNamespacesAreDoneWithoutOnlyIfTheyAreMissing(t *testing.T) {
 
 func TestWhatCannotBeHeldWithoutNamespacesIsNamed(t *testing.T) {
 	b := aloneBench(t)
+	with := func(policy string) []string { return []string{"--policy", policy} }
+	hosts := with(`{"network": {"allowedDomains": ["example.com"]}}`)
 	for _, c := range []struct {
 		name  string
 		args  []string
 		wants []string
+		then  []string // what the message says
 	}{
-		{"domains", []string{"--policy", `{"network": {"allowedDomains": ["example.com"]}}`}, []string{"network.allowedDomains", "needs a network namespace"}},
-		{"patterns", []string{"--policy", `{"filesystem": {"denyRead": ["**/.env"]}}`}, []string{"filesystem.denyRead **/.env", "only what exists at the start"}},
-		{"sockets", []string{"--policy", `{"network": {"allowUnixSockets": ["/run/x.sock"]}}`}, []string{"network.allowUnixSockets", "cannot be told from another"}},
-		{"memory", []string{"--policy", `{"resources": {"memory": "64M"}}`}, []string{"resources.memory"}},
-		{"monitor", []string{"--monitor"}, []string{"--monitor: needs namespaces"}},
-		{"account", []string{"--stats"}, []string{"--stats: needs namespaces"}},
-		{"required walls", []string{"--policy", `{"require": ["netns", "landlock"]}`}, []string{"require netns: needs namespaces"}},
-		{"native", []string{"--runtime", "native"}, []string{"the wall that is missing: user namespace"}},
+		{"capture", with(`{"network": {"allowedDomains": ["example.com"], "transparent": true}}`), []string{"network.transparent true", "proxy variables", "remove it"}, hosts},
+		{"a gate at a socket", with(`{"network": {"allowedDomains": ["example.com"], "egress": "socket"}}`), []string{"network.egress socket", "mount namespace", "remove it"}, hosts},
+		{"a gate and every socket", with(`{"network": {"allowedDomains": ["example.com"], "allowAllUnixSockets": true}}`), []string{"network.allowAllUnixSockets", "around the gate", "remove it"}, hosts},
+		{"exposed ports", []string{"-p", "8080"}, []string{"network.exposePorts", "needs a network namespace", "remove it"}, nil},
+		{"patterns", with(`{"filesystem": {"denyRead": ["**/.env"]}}`), []string{"filesystem.denyRead **/.env", "only what exists at the start", "name the files or directories themselves"}, with(`{"filesystem": {"denyRead": ["secret"]}}`)},
+		{"sockets", with(`{"network": {"allowUnixSockets": ["/run/x.sock"]}}`), []string{"network.allowUnixSockets", "cannot be told from another", `set "allowAllUnixSockets"`}, with(`{"network": {"allowAllUnixSockets": true}}`)},
+		{"memory", with(`{"resources": {"memory": "64M"}}`), []string{"resources.memory 64M: needs a sandbox with namespaces of its own", "remove it"}, nil},
+		{"monitor", []string{"--monitor"}, []string{"--monitor: needs namespaces; remove it"}, nil},
+		{"account", []string{"--stats"}, []string{"--stats: needs namespaces; remove it"}, nil},
+		{"required walls", with(`{"require": ["netns", "landlock"]}`), []string{"require netns: needs namespaces; remove it"}, with(`{"require": ["landlock"]}`)},
+		{"native", []string{"--runtime", "native"}, []string{"the wall that is missing: user namespace"}, []string{"--runtime", "landlock"}},
 	} {
+		b.write("secret", "", 0o600)
 		got := b.restricted(append(c.args, "-c", "echo ran >ran")...)
 		got.wantError(t, c.wants...)
 		if _, err := os.Stat(filepath.Join(b.dir, "ran")); err == nil {
 			t.Errorf("%s: the command ran", c.name)
 		}
+		b.restricted(append(c.then, "-q", "-c", "echo ran")...).want(t, 0, "ran\n", "")
 	}
-	got := b.restricted("--policy", `{"network": {"allowedDomains": ["example.com"]}}`, "--", "true")
+	got := b.restricted("--policy", `{"network": {"allowUnixSockets": ["/run/x.sock"]}}`, "--", "true")
 	got.wantError(t, "cause: ", "fix: ", "without namespaces this policy cannot be held", "bailey doctor")
 }
 

@@ -302,6 +302,42 @@ func TestReloadedRulesHoldForNewConnections(t *testing.T) {
 	})
 }
 
+// A network that was closed stays closed while the sandbox stands, unless it was
+// given a gate for later.
+func TestFirstGrantNeedsAGate(t *testing.T) {
+	const grant = `"allowedDomains": ["good.example"], "allowedCIDRs": ["127.0.0.0/8"]`
+	inWorld(t, func(t *testing.T, w *world) {
+		w.env = append(w.env, "XDG_RUNTIME_DIR="+t.TempDir())
+		t.Cleanup(func() { w.run("box", "stop", "--all") })
+		under := func(network string, args ...string) result {
+			return w.run(append([]string{"--policy", `{"network": {` + network + `}}`}, args...)...)
+		}
+		reaches := func() bool {
+			return w.run("box", "exec", "box", "--", "curl", "-sS", "--fail", "http://good.example/x").status == 0
+		}
+		under(``, "--keep=box", "--", "true").want(t, 0, "", "")
+		under(grant, "box", "reload", "box").wantError(t, "network closed", `"transparent": true`, "bailey box stop box")
+		if reaches() {
+			t.Error("a closed network was opened")
+		}
+		// What the message says.
+		w.run("box", "stop", "box").want(t, 0, "", "")
+		under(`"transparent": true`, "--keep=box", "--", "true").want(t, 0, "", "")
+		if reaches() {
+			t.Error("something was let through before it was granted")
+		}
+		under(`"transparent": true, `+grant, "box", "reload", "box").want(t, 0, "", "")
+		if !reaches() {
+			t.Error("what was granted cannot be reached")
+		}
+		under(`"transparent": true`, "box", "reload", "box").want(t, 0, "", "")
+		if reaches() {
+			t.Error("what is granted no more can be reached")
+		}
+		under(``, "box", "reload", "box").wantError(t, "grants nothing", `"transparent": true`)
+	})
+}
+
 func TestWhatWasTypedBeforeIsNoAnswer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.userPolicy(`"defaultAction": "ask"`)

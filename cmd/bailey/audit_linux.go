@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 
+	"github.com/bailey-sandbox/bailey/internal/foreground"
 	"github.com/bailey-sandbox/bailey/internal/probe"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
@@ -67,7 +68,7 @@ func (r *request) audit() (probe.Report, int) {
 	report, err := probe.Run(probe.Config{
 		Spec: s, Policy: m.Loaded().Policy, Program: self, Home: home,
 		PolicyFiles: m.Loaded().Files, OwnDirs: sandbox.OwnDirs(home),
-		Started: func(p *native.Process) { forwardSignals(p, forwardTo(p), nil) },
+		Started: func(p *native.Process) { foreground.ForwardSignals(p, forwardTo(p), nil) },
 	})
 	if err != nil {
 		return nil, startFailed(s, err)

@@ -21,7 +21,8 @@ func boxVerb() verb {
 		text: "sandboxes that stay (see --keep): list them, use them, change their network rules, end them", words: boxWords, run: runBox,
 		isWhole: func(words []string) bool { return len(words) == 2 && words[0] == "exec" },
 		flags: []flag{
-			{"json", "", "", "with ps: one object for each sandbox, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
+			{"json", "", "", "with ps and top: one object for each sandbox, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
+			{"once", "", "", "with top: a table, also on a terminal", hintNone, func(r *request, _ string) error { r.keep.once = true; return nil }},
 			{"all", "a", "", "with stop: all of them", hintNone, func(r *request, _ string) error { r.keep.all = true; return nil }},
 			{"follow", "f", "", "with logs: go on as more is written", hintNone, func(r *request, _ string) error { r.keep.follow = true; return nil }},
 			{"grace", "", "TIME", "with stop: how long commands get to end by themselves (default: 2s)", hintNone, func(r *request, v string) error { return setDuration(&r.keep.grace, v) }},

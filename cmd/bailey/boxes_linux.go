@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/columns"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -29,7 +27,7 @@ func boxList(r *request) int {
 	for i := range boxes {
 		b := &boxes[i]
 		rows = append(rows, []string{
-			b.Name + leavingMark(b), fmt.Sprint(b.Pid), brief(b.Age), idleText(b), fmt.Sprint(b.Processes), memoryText(b),
+			b.Name + leavingMark(b), fmt.Sprint(b.Pid), columns.Brief(b.Age), idleText(b), fmt.Sprint(b.Processes), memoryText(b),
 			portsText(b), printable(b.Dir), commandsText(b),
 		})
 	}
@@ -39,9 +37,9 @@ func boxList(r *request) int {
 // memoryText is what a sandbox uses, and of how much.
 func memoryText(b *keeper.Box) string {
 	if b.Limits.Memory == 0 {
-		return size(b.Memory)
+		return columns.Size(b.Memory)
 	}
-	return size(b.Memory) + "/" + size(b.Limits.Memory)
+	return columns.Size(b.Memory) + "/" + columns.Size(b.Limits.Memory)
 }
 
 // leavingMark marks a sandbox that takes no commands any more.
@@ -56,7 +54,7 @@ func idleText(b *keeper.Box) string {
 	if len(b.Commands) > 0 {
 		return "-"
 	}
-	return brief(b.Idle)
+	return columns.Brief(b.Idle)
 }
 
 func commandsText(b *keeper.Box) string {
@@ -85,6 +83,9 @@ type boxJSON struct {
 	Processes   int         `json:"processes"`
 	MemoryBytes int64       `json:"memoryBytes"`
 	CPUSeconds  float64     `json:"cpuSeconds"`
+	Connections int         `json:"connections"`
+	Denials     int         `json:"denials"`
+	LastDenial  string      `json:"lastDenial,omitempty"`
 	Limits      spec.Limits `json:"limits,omitzero"`
 	Leaving     bool        `json:"leaving,omitempty"`
 	Ports       []string    `json:"ports,omitempty"`
@@ -97,7 +98,7 @@ func boxListJSON(boxes []keeper.Box) int {
 		b := &boxes[i]
 		line, err := json.Marshal(boxJSON{
 			b.Name, b.Pid, b.Dir, b.Age.Seconds(), b.Idle.Seconds(), b.Linger.Seconds(), b.Processes, b.Memory,
-			b.CPU.Seconds(), b.Limits, b.Leaving, b.Ports, append([][]string{}, b.Commands...),
+			b.CPU.Seconds(), b.Connections, b.Denials, b.LastDenial, b.Limits, b.Leaving, b.Ports, append([][]string{}, b.Commands...),
 		})
 		if err != nil {
 			return fail(err)
@@ -108,102 +109,38 @@ func boxListJSON(boxes []keeper.Box) int {
 	return answer(text.String())
 }
 
-// boxTop shows what the sandboxes use, on a terminal again and again.
-func boxTop() int {
-	const interval = 2 * time.Second
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, unix.SIGINT, unix.SIGTERM)
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	live := isTerminal(os.Stdout)
-	var before map[int]time.Duration
-	for {
-		boxes, err := keeper.List()
-		if err != nil {
-			return fail(err)
-		}
-		text := topText(boxes, before, interval)
-		if !live {
-			return answer(text)
-		}
-		before = make(map[int]time.Duration, len(boxes))
-		for i := range boxes {
-			before[boxes[i].Pid] = boxes[i].CPU
-		}
-		const home = "\x1b[H\x1b[2J"
-		if status := answer(home + text + "\nCtrl-C ends\n"); status != 0 {
-			return status
-		}
-		select {
-		case <-tick.C:
-		case <-interrupted:
-			return 0
-		}
+// boxTop shows what the sandboxes use: on a terminal as a screen with keys, which
+// is more than this program has, otherwise as a table.
+func boxTop(r *request) int {
+	if !r.json && !r.keep.once && isTerminal(os.Stdin) && isTerminal(os.Stdout) && !dumb() {
+		return r.become("baileyd", "top")
 	}
-}
-
-// topText shows the share of a processor since the last look, or before there
-// was one, since each sandbox began.
-func topText(boxes []keeper.Box, before map[int]time.Duration, interval time.Duration) string {
-	rows := [][]string{{"NAME", "CPU", "MEMORY", "PROCESSES", "AGE", "COMMANDS"}}
+	boxes, err := keeper.List()
+	if err != nil {
+		return fail(err)
+	}
+	if r.json {
+		return boxListJSON(boxes)
+	}
+	rows := [][]string{{"NAME", "CPU", "MEMORY", "PROCESSES", "CONNECTIONS", "DENIED", "AGE", "COMMANDS"}}
 	for i := range boxes {
 		b := &boxes[i]
-		used, over := b.CPU, b.Age
-		if last, ok := before[b.Pid]; ok {
-			used, over = b.CPU-last, interval
-		}
-		share := 100 * float64(used) / float64(max(over, 1))
+		share := float64(b.CPU) / float64(max(b.Age, 1)) // since it began
 		rows = append(rows, []string{
-			b.Name + leavingMark(b), fmt.Sprintf("%.0f%%", share), memoryText(b), fmt.Sprint(b.Processes), brief(b.Age), commandsText(b),
+			b.Name + leavingMark(b), columns.Share(share), memoryText(b), fmt.Sprint(b.Processes), fmt.Sprint(b.Connections),
+			fmt.Sprint(b.Denials), columns.Brief(b.Age), commandsText(b),
 		})
 	}
-	return table(rows)
+	return answer(table(rows))
 }
 
-// table aligns columns.
-func table(rows [][]string) string {
-	var widths []int
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var b strings.Builder
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	return b.String()
+// dumb says whether the terminal can only write lines.
+func dumb() bool {
+	term := os.Getenv("TERM")
+	return term == "" || term == "dumb"
 }
 
-// brief is a time in its largest unit.
-func brief(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
-
-func size(bytes int64) string {
-	switch {
-	case bytes < 1<<20:
-		return fmt.Sprintf("%dK", bytes>>10)
-	case bytes < 1<<30:
-		return fmt.Sprintf("%dM", bytes>>20)
-	}
-	return fmt.Sprintf("%.1fG", float64(bytes)/(1<<30))
-}
+func table(rows [][]string) string { return strings.Join(columns.Align(rows), "\n") + "\n" }
 
 func boxStop(r *request, names []string) int {
 	grace := r.keep.grace

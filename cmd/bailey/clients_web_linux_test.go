@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,35 @@ func TestNodeReachesGrantedHosts(t *testing.T) {
 		script := s.program(t, "fetch.mjs")
 		for _, how := range []string{"fetch", "http"} {
 			s.reaches(t, fetching(how, "node", script, how))
+		}
+	})
+}
+
+// A Node that heeds NODE_USE_ENV_PROXY needs no capture: where there is none, the
+// variable is all that leads it to the gate.
+func TestNodeHeedsTheVariablesThatNameTheGate(t *testing.T) {
+	node := filepath.Join(agentDir("node24"), "node")
+	testenv.Requires(t, testenv.Long, testenv.File(node))
+	// Where it is installed, and what that is a link to.
+	real, err := filepath.EvalSymlinks(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	atSite(t, func(t *testing.T, s *site) {
+		s.greet()
+		s.see = append(s.see, real)
+		script := s.program(t, "fetch.mjs")
+		const uncaptured = `"transparent": false, "allowedDomains": ["` + grantedHost + `"]`
+		for _, how := range []string{"fetch", "http"} {
+			c := fetching(how, real, script, how)
+			c.network = uncaptured
+			s.tries(t, c, true)
+			t.Run(how+" without them", func(t *testing.T) {
+				argv := append([]string{"env", "-u", "NODE_USE_ENV_PROXY"}, c.argv(grantedHost)...)
+				if got := s.under(s.policy(uncaptured), argv...); got.status == 0 || strings.Contains(got.stdout, greeting) {
+					t.Errorf("something else than the variable led it out: %+v", got)
+				}
+			})
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 func runCompletion(r *request) int {
@@ -27,7 +28,7 @@ func runCompletion(r *request) int {
 const listBoxes = `bailey box ps 2>/dev/null | sed -n '2,$s/[ *].*//p'`
 
 // runtimes is what --runtime can be completed to.
-func runtimes() []string { return []string{"auto", "native"} }
+func runtimes() []string { return append([]string{"auto"}, spec.Runtimes()...) }
 
 func verbNames() []string {
 	var out []string

@@ -103,8 +103,9 @@ func tellServer(address, text string) (string, error) {
 // end tells the server to end, and waits until nothing of the sandbox is left.
 func (e *exposing) end() {
 	e.t.Helper()
-	// It ends at once, and its answer may end with it.
-	_, _ = tellServer(e.at[0], "end")
+	if got, err := tellServer(e.at[0], "end"); err != nil || !strings.HasSuffix(got, " end") {
+		e.t.Errorf("the last answer was %q, %v", got, err)
+	}
 	if status := <-e.ended; status != 0 {
 		e.t.Errorf("status %d", status)
 	}
@@ -238,6 +239,36 @@ c, _ = s.accept(); c.recv(1); os._exit(7)
 	_ = c.SetDeadline(time.Now().Add(60 * time.Second))
 	if data, err := io.ReadAll(c); len(data) > 0 || os.IsTimeout(err) {
 		t.Errorf("the client read %q, %v", data, err)
+	}
+}
+
+// A server that ends with its answer ends the sandbox, and the answer arrives.
+func TestLastBytesOfAServerArrive(t *testing.T) {
+	b := exposeBench(t)
+	const size = 1 << 20
+	const last = `
+import os, socket
+s = socket.create_server(("127.0.0.1", 3000))
+print("ready", flush=True)
+c, _ = s.accept(); c.recv(1); c.sendall(bytes(1 << 20)); os._exit(0)
+`
+	for range 5 {
+		e := b.expose("-p", "0:3000", "--", "python3", "-c", last)
+		c, err := net.Dial("tcp", e.at[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It keeps its side open, as clients do that wait for an answer.
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.Copy(io.Discard, c); err != nil || got != size {
+			t.Errorf("%d bytes of %d came, %v", got, size, err)
+		}
+		c.Close()
+		if status := <-e.ended; status != 0 {
+			t.Errorf("status %d", status)
+		}
 	}
 }
 

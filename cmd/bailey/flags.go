@@ -61,6 +61,7 @@ type keepRequest struct {
 	idle   time.Duration
 	all    bool
 	follow bool
+	once   bool
 	grace  time.Duration
 }
 

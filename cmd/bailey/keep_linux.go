@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/foreground"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/signals"
@@ -71,7 +72,7 @@ func runKept(r *request, early keeper.Early, run keeper.Run, s *spec.Spec, log *
 		millis = s.TimeoutMillis
 	}
 	tell := func(list ...unix.Signal) { signals.Tell(cmd.Descriptor(), list...) }
-	state, expired := follow(cmd, tell, p.tty, cmd.Terminal, millis)
+	state, expired := foreground.Follow(cmd, tell, p.tty, cmd.Terminal, millis)
 	r.tell(cmd.Notes)
 	if cmd.Err != nil {
 		return keptFailed(s, cmd.Err)
@@ -118,7 +119,7 @@ func runBox(r *request) int {
 	case word == "ps" && len(rest) == 0:
 		return boxList(r)
 	case word == "top" && len(rest) == 0:
-		return boxTop()
+		return boxTop(r)
 	case word == "exec" && len(rest) > 1:
 		run := keeper.Run{Name: rest[0], Argv: rest[1:], Term: os.Getenv("TERM")}
 		return runKept(r, keeper.Connect(), run, nil, nil)

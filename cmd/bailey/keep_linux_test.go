@@ -31,14 +31,24 @@ func keepBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.env = append(b.env, "XDG_RUNTIME_DIR="+runtime)
-	t.Cleanup(func() {
-		b.run("box", "stop", "--all")
-		b.until("the keeper removes its socket", func() bool {
-			_, err := os.Stat(filepath.Join(runtime, "bailey"))
-			return os.IsNotExist(err)
-		})
-	})
+	t.Cleanup(b.endKeeper)
 	return b
+}
+
+// endKeeper ends the keeper in the runtime directory of the environment, and
+// waits until it is gone.
+func (b *bench) endKeeper() {
+	b.run("box", "stop", "--all")
+	var runtime string
+	for _, v := range b.env {
+		if dir, ok := strings.CutPrefix(v, "XDG_RUNTIME_DIR="); ok {
+			runtime = dir
+		}
+	}
+	b.until("the keeper removes its socket", func() bool {
+		_, err := os.Stat(filepath.Join(runtime, "bailey"))
+		return os.IsNotExist(err)
+	})
 }
 
 func (b *bench) until(what string, is func() bool) {

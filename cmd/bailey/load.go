@@ -24,12 +24,14 @@ func launch(r *request, argv []string, log *trace.Log) int {
 		return fail(err)
 	}
 	if insideSandbox() {
+		discard()
 		return launchNested(r, argv, log)
 	}
 	if err := r.checkKeep(); err != nil {
 		return fail(err)
 	}
 	if r.keep.name != "" {
+		discard()
 		return launchKept(r, argv, log)
 	}
 	p, err := prepare(r, log)
@@ -42,21 +44,23 @@ func launch(r *request, argv []string, log *trace.Log) int {
 		return fail(err)
 	}
 	p.foresee(m.Loaded().Policy)
-	s, status := r.compileWith(m, argv, log)
+	s, status := r.compileWith(m, argv, log, p.draft)
 	if s == nil {
 		p.abandon()
 		return status
 	}
-	if s.Runtime == runtimeLandlock {
+	switch s.Runtime {
+	case "", spec.RuntimeNative, spec.RuntimeBwrap:
+	case spec.RuntimeLandlock:
 		p.abandon()
 		return r.runAlone(m.Loaded().Policy, s, nil)
+	default:
+		p.abandon()
+		return r.handOver(s)
 	}
 	p.refused = func(err error) int { return r.runRestricted(m, s, err) }
 	return p.run(r, s)
 }
-
-// runtimeLandlock is the runtime that needs no namespaces.
-const runtimeLandlock = "landlock"
 
 // compile decides what a command gets, and says what its user should know. If
 // it gets nothing it returns the exit status.
@@ -65,13 +69,14 @@ func (r *request) compile(argv []string, log *trace.Log) (*spec.Spec, int) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	return r.compileWith(m, argv, log)
+	return r.compileWith(m, argv, log, nil)
 }
 
-// compileWith is compile with a policy that is found already.
-func (r *request) compileWith(m *sandbox.Manager, argv []string, log *trace.Log) (*spec.Spec, int) {
+// compileWith is compile with a policy that is found already. If drafted is not
+// nil it learns of the mounts as soon as they are known.
+func (r *request) compileWith(m *sandbox.Manager, argv []string, log *trace.Log, drafted func(*spec.Spec)) (*spec.Spec, int) {
 	log.Mark("policy")
-	s, err := m.Compile(argv)
+	s, err := m.CompileAhead(argv, drafted)
 	if err != nil {
 		return nil, fail(err)
 	}

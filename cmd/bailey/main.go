@@ -6,16 +6,16 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/bailey-sandbox/bailey/internal/foreground"
 	"github.com/bailey-sandbox/bailey/internal/trace"
 )
 
 // Exit statuses that are not the command's own.
 const (
-	exitTimeout     = 124 // the policy's timeout ended it, as timeout(1) says
-	exitOwn         = 125 // an error of Bailey's own; the command did not run
-	exitNotRunnable = 126 // the program was found and could not be executed
-	exitNotFound    = 127
-	exitSignal      = 128 // plus the number of the signal
+	exitTimeout     = foreground.TimedOut
+	exitOwn         = foreground.Own
+	exitNotRunnable = foreground.NotRunnable
+	exitNotFound    = foreground.NotFound
 )
 
 // isProgram is false in the tests of this package.
@@ -33,6 +33,7 @@ func init() {
 	log := openTrace()
 	log.Mark("program start")
 	status := start(os.Args[1:], log)
+	discard() // if it came to nothing
 	if err := log.Close(); err != nil {
 		say(tagError, "BAILEY_TRACE: "+err.Error())
 	}
@@ -64,6 +65,7 @@ func start(args []string, log *trace.Log) int {
 	case r.version:
 		return answer(versionLine())
 	case r.verb != nil:
+		discard()
 		r.hintProgram()
 		return r.verb.run(r)
 	}

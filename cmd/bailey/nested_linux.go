@@ -32,7 +32,7 @@ func launchNested(r *request, argv []string, log *trace.Log) int {
 	if err := checkNested(m.Loaded().Policy); err != nil {
 		return fail(err)
 	}
-	s, status := r.compileWith(m, argv, log)
+	s, status := r.compileWith(m, argv, log, nil)
 	if s == nil {
 		return status
 	}
@@ -58,8 +58,8 @@ func launchNested(r *request, argv []string, log *trace.Log) int {
 func checkNested(p policy.Policy) error {
 	const fix = "remove it, or start bailey outside of the sandbox around this one"
 	var reasons []*spec.Unsupported
-	if p.Runtime != nil && *p.Runtime == "native" {
-		reasons = append(reasons, &spec.Unsupported{Key: "runtime", Value: "native", Reason: "namespaces cannot be made inside a sandbox", Fix: fix})
+	if p.Runtime != nil && *p.Runtime != "auto" && *p.Runtime != spec.RuntimeLandlock {
+		reasons = append(reasons, &spec.Unsupported{Key: "runtime", Value: *p.Runtime, Reason: "namespaces cannot be made inside a sandbox", Fix: fix})
 	}
 	for _, layer := range p.Require {
 		if !slices.Contains([]string{"landlock", "seccomp"}, layer) {

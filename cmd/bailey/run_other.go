@@ -17,11 +17,15 @@ type prepared struct {
 	refused func(error) int
 }
 
+func discard() {}
+
 func prepare(*request, *trace.Log) (*prepared, error) {
 	return nil, errors.New("this version has no runtime for " + runtime.GOOS + "; nothing ran")
 }
 
 func (*prepared) foresee(policy.Policy) {}
+
+func (*prepared) draft(*spec.Spec) {}
 
 func (*prepared) abandon() {}
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bailey-sandbox/bailey/internal/columns"
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
@@ -123,9 +124,9 @@ func (s *statsJSON) text() string {
 		memory = "largest process"
 	}
 	number := func(n int64) string { return fmt.Sprint(n) }
-	add(memory, s.PeakMemory, size)
-	add("read", s.Read, size)
-	add("written", s.Written, size)
+	add(memory, s.PeakMemory, columns.Size)
+	add("read", s.Read, columns.Size)
+	add("written", s.Written, columns.Size)
 	add("processes at once", s.Processes, number)
 	add("connections", s.Connections, number)
 	if s.Refused != nil && *s.Refused > 0 {

@@ -421,41 +421,21 @@ func TestAPasswordIsNotEchoedInAPipeline(t *testing.T) {
 func TestFullScreenPrograms(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("tmux"), testenv.Program("vim"))
 	b := newBench(t)
-	socket := filepath.Join(b.home, "tmux")
-	tmux := func(args ...string) string {
-		cmd := exec.Command("tmux", append([]string{"-S", socket, "-f", "/dev/null"}, args...)...)
-		cmd.Dir, cmd.Env = b.dir, b.env
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("tmux %q: %v: %s", args, err, out)
-		}
-		return string(out)
-	}
-	tmux("new-session", "-d", "-x", "80", "-y", "24", "bash --norc --noprofile")
-	t.Cleanup(func() { exec.Command("tmux", "-S", socket, "kill-server").Run() })
-	expect := func(text string) {
-		t.Helper()
-		for range 1000 {
-			if strings.Contains(tmux("capture-pane", "-p"), text) {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Fatalf("%q is not on the screen:\n%s", text, tmux("capture-pane", "-p"))
-	}
-	tmux("send-keys", testenv.Binary(t, "bailey")+" vim -u NONE -N file.txt", "Enter")
-	expect("[New]")
-	tmux("send-keys", "i", "written inside", "Escape")
-	expect("written inside")
-	tmux("send-keys", "C-z")
-	expect("Stopped")
-	tmux("send-keys", "clear; fg", "Enter")
-	expect("written inside")
-	tmux("resize-window", "-x", "100", "-y", "40")
-	expect(strings.Repeat("~\n", 35)) // painted again
-	tmux("send-keys", ":put =&columns", "Enter")
-	expect("\n100\n")
-	tmux("send-keys", ":wq", "Enter")
+	p := b.pane()
+	p.tmux("resize-window", "-x", "80", "-y", "24")
+	p.keys(testenv.Binary(t, "bailey")+" vim -u NONE -N file.txt", "Enter")
+	p.expect("[New]")
+	p.keys("i", "written inside", "Escape")
+	p.expect("written inside")
+	p.keys("C-z")
+	p.expect("Stopped")
+	p.keys("clear; fg", "Enter")
+	p.expect("written inside")
+	p.tmux("resize-window", "-x", "100", "-y", "40")
+	p.expect(strings.Repeat("~\n", 35)) // painted again
+	p.keys(":put =&columns", "Enter")
+	p.expect("\n100\n")
+	p.keys(":wq", "Enter")
 	for range 500 {
 		if data, _ := os.ReadFile(filepath.Join(b.dir, "file.txt")); string(data) == "written inside\n100\n" {
 			return

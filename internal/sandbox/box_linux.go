@@ -1,9 +1,7 @@
 package sandbox
 
 import (
-	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -63,8 +61,8 @@ func (b *Box) UpdateNetwork(m *Manager) error {
 	if err != nil {
 		return err
 	}
-	if parts := spec.Differences(b.spec, s); len(parts) > 0 {
-		return fmt.Errorf("only network rules can change while a sandbox stands, and the policy differs in %s", strings.Join(parts, ", "))
+	if err := spec.Changeable(b.spec, s); err != nil {
+		return err
 	}
 	if s.Gate == nil {
 		return nil // there was no network, and there is none

@@ -145,14 +145,18 @@ func (m *Manager) Loaded() *policy.Loaded { return m.loaded }
 func (m *Manager) Dir() string { return m.facts.Caller.Dir }
 
 // Compile decides what the policy means for one command.
-func (m *Manager) Compile(argv []string) (*spec.Spec, error) {
+func (m *Manager) Compile(argv []string) (*spec.Spec, error) { return m.CompileAhead(argv, nil) }
+
+// CompileAhead is Compile for who begins to carry the Spec out before it is
+// whole; see spec.Command.
+func (m *Manager) CompileAhead(argv []string, drafted func(*spec.Spec)) (*spec.Spec, error) {
 	if m.loaded == nil {
 		return nil, errNotInitialized
 	}
 	if err := checkArgv(argv); err != nil {
 		return nil, err
 	}
-	return spec.Compile(m.loaded.Policy, m.facts, spec.Command{Argv: argv})
+	return spec.Compile(m.loaded.Policy, m.facts, spec.Command{Argv: argv, Drafted: drafted})
 }
 
 // CompileBox decides what the policy means for a sandbox that stays.

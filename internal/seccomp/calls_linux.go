@@ -15,8 +15,11 @@ const (
 	nrExecveat   = unix.SYS_EXECVEAT
 )
 
-// commonRefused fail with EPERM on every architecture.
-var commonRefused = [...]uint32{
+// Lists are written out, here what every architecture has and beside it the rest:
+// put together while the program starts they would cost every command.
+
+// refused calls fail with EPERM.
+var refused = []uint32{
 	// Namespaces and the mount table.
 	unix.SYS_UNSHARE, unix.SYS_SETNS,
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
@@ -42,14 +45,14 @@ var commonRefused = [...]uint32{
 }
 
 // absent calls answer ENOSYS, because programs that try them have another way.
-var absent = [...]uint32{
+var absent = []uint32{
 	unix.SYS_CLONE3,
 	unix.SYS_OPENAT2, // its mode is in memory, out of the filter's sight
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 }
 
-// commonModeCalls exist on every architecture.
-var commonModeCalls = [...]modeCall{
+// modeCalls give a file a mode.
+var modeCalls = []modeCall{
 	{nr: unix.SYS_FCHMOD, mode: 1, flags: -1},
 	{nr: unix.SYS_FCHMODAT, mode: 2, flags: -1},
 	{nr: unix.SYS_FCHMODAT2, mode: 2, flags: -1},
@@ -57,24 +60,24 @@ var commonModeCalls = [...]modeCall{
 	{nr: unix.SYS_MKNODAT, mode: 2, flags: -1, node: true, makes: true},
 }
 
-// commonNameCalls make, move or cut files by name.
-var commonNameCalls = [...]uint32{
+// nameCalls make, move or cut files by name.
+var nameCalls = []uint32{
 	unix.SYS_MKDIRAT, unix.SYS_SYMLINKAT, unix.SYS_LINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_TRUNCATE,
 	unix.SYS_BIND,  // a socket's name is a file
 	unix.SYS_UMASK, // the broker makes files in the caller's stead
 }
 
-// commonRemoveCalls remove files or change their attributes. Those that give a
+// removeCalls remove files or change their attributes. Those that give a
 // mode are among the modeCalls.
-var commonRemoveCalls = [...]uint32{
+var removeCalls = []uint32{
 	unix.SYS_UNLINKAT, unix.SYS_FCHOWNAT, unix.SYS_FCHOWN, unix.SYS_UTIMENSAT,
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
 	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
 	unix.SYS_FILE_SETATTR,
 }
 
-// commonLookCalls look at files by name, or remove them.
-var commonLookCalls = [...]uint32{
+// lookCalls look at files by name, or remove them.
+var lookCalls = []uint32{
 	nrFstatat, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_READLINKAT,
 	unix.SYS_CHDIR, unix.SYS_UNLINKAT,
 }

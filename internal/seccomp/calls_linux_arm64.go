@@ -5,16 +5,10 @@ import "golang.org/x/sys/unix"
 const (
 	auditArch = 0xc00000b7 // AUDIT_ARCH_AARCH64
 	hasX32    = false
+
+	nrFstatat = unix.SYS_FSTATAT
 )
 
-var modeCalls = commonModeCalls[:]
+var archModeCalls []modeCall
 
-var refused = commonRefused[:]
-
-var nameCalls = commonNameCalls[:]
-
-const nrFstatat = unix.SYS_FSTATAT
-
-var lookCalls = commonLookCalls[:]
-
-var removeCalls = commonRemoveCalls[:]
+var archRefused, archNameCalls, archLookCalls, archRemoveCalls []uint32

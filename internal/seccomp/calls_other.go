@@ -23,9 +23,8 @@ const (
 )
 
 var (
-	refused   []uint32
-	absent    []uint32
-	modeCalls []modeCall
+	modeCalls, archModeCalls []modeCall
 
-	nameCalls, lookCalls, removeCalls []uint32
+	absent, refused, nameCalls, lookCalls, removeCalls         []uint32
+	archRefused, archNameCalls, archLookCalls, archRemoveCalls []uint32
 )

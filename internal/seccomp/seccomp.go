@@ -113,21 +113,17 @@ const (
 
 // New returns the profile for this architecture.
 func New(o Options) Profile {
-	rules := make([]Rule, 0, len(refused)+len(absent)+8)
-	for _, nr := range refused {
-		rules = append(rules, Rule{Nr: nr, Else: Fail(eperm)})
-	}
-	for _, nr := range absent {
-		rules = append(rules, Rule{Nr: nr, Else: Fail(enosys)})
-	}
+	rules := make([]Rule, 0, 160) // more than there are
+	rules = answer(rules, Fail(eperm), refused, archRefused)
+	rules = answer(rules, Fail(enosys), absent)
 	rules = append(rules, cloneRule(), ioctlRule(o), socketRule(o), socketpairRule(o))
-	for _, c := range modeCalls {
-		rules = append(rules, modeRule(c, o))
+	for _, calls := range [...][]modeCall{modeCalls, archModeCalls} {
+		for _, c := range calls {
+			rules = append(rules, modeRule(c, o))
+		}
 	}
 	if o.Writes || o.Observe {
-		for _, nr := range nameCalls {
-			rules = append(rules, Rule{Nr: nr, Else: Notify})
-		}
+		rules = answer(rules, Notify, nameCalls, archNameCalls)
 	}
 	if o.Sockets {
 		rules = append(rules, Rule{Nr: nrConnect, Else: Notify})
@@ -136,23 +132,40 @@ func New(o Options) Profile {
 		rules = append(rules, sendtoRule(), sendmsgRule(Allow, Notify), Rule{Nr: nrSendmmsg, Else: Notify})
 	}
 	if o.Removes {
-		for _, nr := range removeCalls {
-			rules = append(rules, Rule{Nr: nr, Else: Notify})
-		}
+		rules = answer(rules, Notify, removeCalls, archRemoveCalls)
 	}
 	if o.Observe {
-		for _, nr := range lookCalls {
-			if o.Removes && slices.Contains(removeCalls, nr) {
-				continue
-			}
-			rules = append(rules, Rule{Nr: nr, Else: Notify})
-		}
+		rules = observe(rules, o.Removes)
 	}
 	if o.Execs || o.Observe {
 		rules = append(rules, Rule{Nr: nrExecve, Else: Notify}, Rule{Nr: nrExecveat, Else: Notify})
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return int(a.Nr) - int(b.Nr) })
 	return Profile{Arch: auditArch, X32: hasX32, MaxNr: maxNr, Rules: rules}
+}
+
+// answer adds a rule for every call of the lists.
+func answer(rules []Rule, with Action, lists ...[]uint32) []Rule {
+	for _, list := range lists {
+		for _, nr := range list {
+			rules = append(rules, Rule{Nr: nr, Else: with})
+		}
+	}
+	return rules
+}
+
+// observe adds rules for calls that look, unless they have one because they
+// remove.
+func observe(rules []Rule, removes bool) []Rule {
+	for _, list := range [...][]uint32{lookCalls, archLookCalls} {
+		for _, nr := range list {
+			if removes && (slices.Contains(removeCalls, nr) || slices.Contains(archRemoveCalls, nr)) {
+				continue
+			}
+			rules = append(rules, Rule{Nr: nr, Else: Notify})
+		}
+	}
+	return rules
 }
 
 // cloneRule refuses new namespaces. clone3 hides its flags in memory, so it is

@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"errors"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
@@ -18,6 +20,23 @@ func (s *Spec) Frame() *Spec {
 		frame.Gate = &gate
 	}
 	return frame
+}
+
+// Changeable returns nil if a sandbox can become another while it stands, in which
+// only what the gate is told may differ, and otherwise why not.
+func Changeable(from, to *Spec) error {
+	const always = `; "network": {"transparent": true} gives a sandbox a gate whatever is granted`
+	parts := Differences(from, to)
+	switch {
+	case len(parts) == 0:
+		return nil
+	case !slices.Equal(parts, []string{"network", "gate"}):
+	case from.Network == NetworkNone && to.Network == NetworkGate:
+		return errors.New("the sandbox was made with its network closed, so that it has no gate to be told of a grant" + always)
+	case from.Network == NetworkGate && to.Network == NetworkNone:
+		return errors.New("the policy grants nothing of the network any more, which is a sandbox without a gate" + always)
+	}
+	return errors.New("only network rules can change while a sandbox stands, and the policy differs in " + strings.Join(parts, ", "))
 }
 
 // Differences names the parts in which the frames of two sandboxes differ, as a

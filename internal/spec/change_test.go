@@ -2,6 +2,7 @@ package spec
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
@@ -32,5 +33,29 @@ func TestOnlyWhatTheGateIsToldCanChange(t *testing.T) {
 	}
 	if base.Gate.Config.Default != config.Deny {
 		t.Error("the Spec itself was changed")
+	}
+}
+
+func TestWhatCannotChangeIsToldWithItsReason(t *testing.T) {
+	closed := &Spec{Network: NetworkNone}
+	gate := &Spec{Network: NetworkGate, Gate: &Gate{Config: config.Config{Default: config.Deny}}}
+	told := &Spec{Network: NetworkGate, Gate: &Gate{Config: config.Config{Default: config.Ask}}}
+	open := &Spec{Network: NetworkHost}
+	other := &Spec{Network: NetworkGate, Gate: &Gate{}, Mounts: []Mount{{Kind: Tmpfs, Target: "/tmp"}}}
+	for name, c := range map[string]struct {
+		from, to *Spec
+		want     string // empty: it can
+	}{
+		"rules":            {gate, told, ""},
+		"nothing":          {closed, closed, ""},
+		"a first grant":    {closed, gate, "made with its network closed"},
+		"no grant is left": {gate, closed, "grants nothing of the network any more"},
+		"open":             {closed, open, "differs in network"},
+		"more than that":   {closed, other, "differs in network, gate, mounts"},
+	} {
+		err := Changeable(c.from, c.to)
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
 	}
 }

@@ -45,6 +45,8 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 		c.disk()
 		c.gate()
 		c.certificates()
+		c.drafted()
+		c.checkAliases()
 		c.broker()
 		c.denialsForAdvice()
 		c.landlock()
@@ -127,8 +129,14 @@ func (c *compiler) files() {
 	c.checkMissing()
 	c.checkHardLinks()
 	c.mounts()
-	c.checkAliases()
 	c.workingDir()
+}
+
+// drafted shows what is decided so far to who waits for it.
+func (c *compiler) drafted() {
+	if c.command.Drafted != nil && len(c.reasons) == 0 {
+		c.command.Drafted(c.spec)
+	}
 }
 
 // readLayers resolves every path of the policy and its bounds.

@@ -122,6 +122,11 @@ type Command struct {
 	// Later says that there is none yet: the sandbox stays, and commands come
 	// while it stands.
 	Later bool
+	// Drafted, if not nil, is called once, as soon as the root directory is
+	// decided, with the Spec so far. It is for who carries it out: making the
+	// mounts takes longer than compiling the rest. Mounts can still be added
+	// after it, and the Spec be refused.
+	Drafted func(*Spec)
 }
 
 // lookups asks Facts each question about a path once: policies name many paths

@@ -88,7 +88,9 @@ func (c *compiler) needsGate(open bool) bool {
 		return len(n.DeniedDomains) > 0 || len(ssh.DeniedHosts) > 0 || n.Limits != nil || n.UpstreamProxy != nil ||
 			isFalse(n.AllowLocalOutbound) || isFalse(n.AllowLocalBinding) || len(n.ExposePorts) > 0 || is(n.Egress, egressSocket)
 	}
-	return len(n.AllowedDomains) > 0 || len(n.AllowedCIDRs) > 0 || is(n.DefaultAction, "proxy") || is(n.DefaultAction, "ask")
+	// Who insists on capture has a gate though nothing is granted, and can grant
+	// something later.
+	return len(n.AllowedDomains) > 0 || len(n.AllowedCIDRs) > 0 || is(n.DefaultAction, "proxy") || is(n.DefaultAction, "ask") || isTrue(n.Transparent)
 }
 
 // wantsLocal says whether services on the host's loopback can be reached. To name
@@ -233,15 +235,21 @@ func without(list []config.Ports, cut config.Ports) []config.Ports {
 // gate is.
 const (
 	egressSocket = "socket"
-	gateSocket   = "/.bailey/gate.sock"
+	gateSocket   = OwnDir + "/gate.sock"
 )
 
 // bundlePath is where the certificates are inside. The root directory is the
 // sandbox's own, so nothing of the host can be in the way.
 const (
-	bundlePath = "/.bailey/ca-bundle.crt"
-	storePath  = "/.bailey/ca-bundle.jks" // for Java
+	bundlePath = OwnDir + "/ca-bundle.crt"
+	storePath  = OwnDir + "/ca-bundle.jks" // for Java
 )
+
+// OwnDir is where sandboxes have what is Bailey's own.
+const OwnDir = "/.bailey"
+
+// Certificates is why there are mounts with the gate's certificates.
+const Certificates = "certificates, with the gate's own"
 
 // certificates let programs believe the gate where it opens TLS.
 func (c *compiler) certificates() {
@@ -253,11 +261,11 @@ func (c *compiler) certificates() {
 			continue
 		}
 		c.spec.Mounts = append(c.spec.Mounts, Mount{
-			Kind: Bind, Source: c.host.Authority.Bundle, Target: target, File: true, Why: "certificates, with the gate's own",
+			Kind: Bind, Source: c.host.Authority.Bundle, Target: target, File: true, Why: Certificates,
 		})
 	}
 	c.spec.Mounts = append(c.spec.Mounts, Mount{
-		Kind: Bind, Source: c.host.Authority.Store, Target: storePath, File: true, Why: "certificates for Java, with the gate's own",
+		Kind: Bind, Source: c.host.Authority.Store, Target: storePath, File: true, Why: Certificates,
 	})
 }
 
@@ -315,9 +323,30 @@ func (c *compiler) proxyVariables(env map[string]string) {
 		env[name], env[strings.ToLower(name)] = value, value
 	}
 	env["NODE_USE_ENV_PROXY"] = "1"
-	if c.spec.Gate.Transparent {
-		return
+	if !c.spec.Gate.Transparent {
+		proxyOptions(env)
 	}
+}
+
+// WithProxyOptions returns an environment in which programs go by a proxy that
+// need to be told in other ways than by the usual variables: for a runtime that
+// cannot capture connections, though the Spec has that.
+func WithProxyOptions(env []string) []string {
+	byName := make(map[string]string, len(env)+4)
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		byName[name] = value
+	}
+	proxyOptions(byName)
+	out := make([]string, 0, len(byName))
+	for name, value := range byName {
+		out = append(out, name+"="+value)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func proxyOptions(env map[string]string) {
 	port := strconv.Itoa(GateProxyPort)
 	addJava(env, "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort="+port+
 		" -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort="+port+" -Dhttp.nonProxyHosts=localhost|127.*|[::1]")

@@ -115,6 +115,28 @@ func TestExposedPortsNeedANetworkOfTheSandboxsOwn(t *testing.T) {
 	}
 }
 
+func TestWhoInsistsOnCaptureHasAGate(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy policy.Network
+		want   Network
+	}{
+		"nothing said":     {policy.Network{}, NetworkNone},
+		"closed":           {policy.Network{Transparent: new(true)}, NetworkGate},
+		"closed, without":  {policy.Network{Transparent: new(false)}, NetworkNone},
+		"open":             {policy.Network{Transparent: new(true), AllowedDomains: []string{"*"}}, NetworkHost},
+		"only a denial":    {policy.Network{Transparent: new(true), DeniedDomains: []string{"a.b"}}, NetworkGate},
+		"a rule that asks": {policy.Network{Rules: []policy.NetworkRule{{Host: "a.b", Action: "ask"}}}, NetworkGate},
+	} {
+		s := compileNetwork(t, test.policy)
+		if s.Network != test.want {
+			t.Errorf("%s: got %s", name, s.Network)
+		}
+		if isTrue(test.policy.Transparent) && s.Gate != nil && (s.Gate.Config.Default != config.Deny || !s.Gate.Must) {
+			t.Errorf("%s: got %+v", name, s.Gate)
+		}
+	}
+}
+
 func TestListeningOnTheHostNeedsItsNetwork(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy policy.Network
@@ -216,5 +238,16 @@ func TestUnknownGroupsGrantNothingAndCannotBeDenied(t *testing.T) {
 	p.Network = policy.Network{AllowedDomains: []string{"*"}, DeniedDomains: []string{"@cargo"}}
 	if _, err := Compile(p, newSystem("/home/u/p/"), Command{Argv: []string{"true"}}); err == nil || !strings.Contains(err.Error(), "network.deniedDomains") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestProxyOptionsAreAddedToAnEnvironment(t *testing.T) {
+	got := WithProxyOptions([]string{"A=b=c", "JAVA_TOOL_OPTIONS=-Xmx1g", "HTTP_PROXY=http://127.0.0.1:940"})
+	want := []string{
+		"A=b=c", "CLOUDSDK_PROXY_ADDRESS=127.0.0.1", "CLOUDSDK_PROXY_PORT=940", "CLOUDSDK_PROXY_TYPE=http", "HTTP_PROXY=http://127.0.0.1:940",
+		"JAVA_TOOL_OPTIONS=-Xmx1g -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=940 -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=940 -Dhttp.nonProxyHosts=localhost|127.*|[::1]",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/plain"
@@ -77,10 +78,23 @@ func (c *compiler) presentation() {
 	if p.Runtime != nil && !is(p.Runtime, "auto") {
 		c.spec.Runtime = *p.Runtime
 	}
-	c.refuseIf(p.Runtime != nil && !is(p.Runtime, "auto") && !is(p.Runtime, "native") && !is(p.Runtime, "landlock"), "runtime", text(p.Runtime),
-		"this version has only the native and the landlock runtime", `use "auto", "native" or "landlock"`)
+	c.refuseIf(p.Runtime != nil && !is(p.Runtime, "auto") && !slices.Contains(Runtimes(), *p.Runtime), "runtime", text(p.Runtime),
+		"this version does not have it", "use one of auto, "+strings.Join(Runtimes(), ", "))
 	c.refuseIf(is(p.Devices.Mode, "host"), "devices.mode", "host", "the host's device nodes are not shown as a whole", "name the ones needed in devices.allow")
 	c.refuseIf(p.AllowPty != nil && !*p.AllowPty, "allowPty", "false", "every sandbox has pseudo-terminals of its own, which reach nothing outside", "remove it")
+}
+
+// Names of runtimes.
+const (
+	RuntimeNative   = "native"
+	RuntimeLandlock = "landlock"
+	RuntimeBwrap    = "bwrap"
+)
+
+// Runtimes are the names of all that can carry out a Spec. The first needs
+// nothing but the kernel; which of the others work is another question.
+func Runtimes() []string {
+	return []string{RuntimeNative, RuntimeLandlock, RuntimeBwrap, "runc", "crun", "gvisor"}
 }
 
 func is(s *string, want string) bool { return s != nil && *s == want }

@@ -8,8 +8,9 @@ import (
 )
 
 // The command's program is linked with -E to begin in entry (see the Makefile),
-// which prepares three things before the Go runtime starts. A program that begins
-// elsewhere works the same, a little slower.
+// which begins with the sandbox (see early_linux.go) and prepares three things
+// before the Go runtime starts. A program that begins elsewhere works the same, a
+// little slower.
 //
 // Threads get two milliseconds of timer slack, which they inherit. One of the
 // runtime's wakes every 20 µs in the first milliseconds of a program, which is

@@ -12,6 +12,7 @@ GLOBL ·oneProcessorVariable(SB), NOPTR|RODATA, $16
 // entry is where the command's program starts, before the Go runtime does; see
 // entry_linux.go.
 TEXT ·entry(SB), NOSPLIT|NOFRAME, $0
+	CALL ·early(SB)
 	MOVL $30, DI // PR_GET_TIMERSLACK
 	MOVL $157, AX
 	SYSCALL

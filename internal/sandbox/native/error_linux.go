@@ -53,7 +53,7 @@ func (e *ExecError) Error() string { return e.Name + ": " + e.Errno.Error() }
 func (e *ExecError) Unwrap() error { return e.Errno }
 
 // ErrRuntime is returned for a Spec that another runtime must carry.
-var ErrRuntime = errors.New("runtime landlock: only a command by itself can be run with it, not one that is kept, observed, learned from, audited or started by a program; " +
+var ErrRuntime = errors.New("only a command by itself can be run with it, not one that is kept, learned from, audited or started by a program; " +
 	`set "runtime" to "auto" or "native"`)
 
 // ErrDirectory is returned for a stream that is a directory: through its

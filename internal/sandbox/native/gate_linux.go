@@ -26,8 +26,7 @@ func (l *launcher) gateway() {
 	if len(l.sockets) == 0 {
 		return
 	}
-	msg := newRightsMessage(len(l.sockets))
-	l.keep = append(l.keep, msg)
+	msg := l.message(len(l.sockets))
 	for i, s := range l.sockets {
 		l.listen(s, msg.descriptor(i))
 	}
@@ -65,8 +64,7 @@ func (l *launcher) listen(s gateSocket, fd *uintptr) {
 	switch s.role {
 	case config.RoleRejected:
 		message := wantLog()
-		l.keep = append(l.keep, message)
-		l.call(unix.SYS_SENDTO, from(fd), l.ptr(unsafe.Pointer(&message[0])), num(len(message)), num(0), num(0), num(0))
+		l.call(unix.SYS_SENDTO, from(fd), l.bytes(message), num(len(message)), num(0), num(0), num(0))
 		return
 	case config.RoleSeed, config.RolePeers:
 		return
@@ -132,8 +130,7 @@ func (l *launcher) netlink(verb string, family int, messages []byte) {
 	const answerSize, errorAt = 64, 16 // what follows is the question
 	l.begin(WallCapture, verb, "", "")
 	fd := l.result(l.call(unix.SYS_SOCKET, num(unix.AF_NETLINK), num(unix.SOCK_RAW|unix.SOCK_CLOEXEC), num(family)))
-	l.call(unix.SYS_SENDTO, from(fd), l.ptr(unsafe.Pointer(&messages[0])), num(len(messages)), num(0), num(0), num(0))
-	l.keep = append(l.keep, messages)
+	l.call(unix.SYS_SENDTO, from(fd), l.bytes(messages), num(len(messages)), num(0), num(0), num(0))
 	for range count(messages) {
 		answer := (*[answerSize]byte)(l.alloc(answerSize))
 		l.call(unix.SYS_RECVFROM, from(fd), l.ptr(unsafe.Pointer(answer)), num(answerSize), num(0), num(0), num(0))
@@ -153,11 +150,15 @@ func isOptional(s *spec.Spec, err error) bool {
 // startUncaptured starts again where the kernel cannot tell what happens in a
 // network, and then where it cannot capture connections.
 func startUncaptured(s *spec.Spec, o Options) (*Process, error) {
+	return withoutCapture(s, func(s *spec.Spec) (*Process, error) { return Start(s, o) })
+}
+
+func withoutCapture(s *spec.Spec, start func(*spec.Spec) (*Process, error)) (*Process, error) {
 	without, gate := *s, *s.Gate
 	gate.Transparent = gate.Transparent && !gate.Silent
 	gate.Silent = true
 	without.Gate = &gate
-	p, err := Start(&without, o)
+	p, err := start(&without)
 	if err == nil && s.Gate.Transparent && !gate.Transparent {
 		p.Uncaptured = true
 	}

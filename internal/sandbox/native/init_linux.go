@@ -54,28 +54,7 @@ func image(p initParams) []byte {
 	}
 	img := make([]byte, size)
 
-	copy(img, "\x7fELF\x02\x01\x01")
-	le.PutUint16(img[16:], 2) // ET_EXEC
-	le.PutUint16(img[18:], elfMachine)
-	le.PutUint32(img[20:], 1)
-	le.PutUint64(img[24:], imageBase+codeAt) // entry
-	le.PutUint64(img[32:], 64)               // program headers
-	le.PutUint16(img[52:], 64)
-	le.PutUint16(img[54:], 56)
-	le.PutUint16(img[56:], 2)
-
-	load := img[64:]
-	le.PutUint32(load[0:], 1) // PT_LOAD
-	le.PutUint32(load[4:], 5) // read and execute
-	le.PutUint64(load[16:], imageBase)
-	le.PutUint64(load[24:], imageBase)
-	le.PutUint64(load[32:], uint64(size))
-	le.PutUint64(load[40:], uint64(size))
-	le.PutUint64(load[48:], 0x10000)
-	stack := img[64+56:]
-	le.PutUint32(stack[0:], 0x6474e551) // PT_GNU_STACK
-	le.PutUint32(stack[4:], 6)          // read and write, not execute
-
+	writeHeaders(img, segment{flags: readExecute, address: imageBase, size: size})
 	par := img[paramsAt:]
 	le.PutUint64(par[0:], uint64(imageBase+table))
 	switch {
@@ -98,16 +77,66 @@ func image(p initParams) []byte {
 	return img
 }
 
-// initBytes returns the code of process 1, up to its end mark.
-func initBytes() []byte {
+// segment is a part of a program that is loaded.
+type segment struct {
+	flags   uint32
+	from    int // in the file
+	address int
+	size    int
+}
+
+// Flags of segments.
+const (
+	readExecute = 5
+	readWrite   = 6
+)
+
+// writeHeaders makes a program of a file that has its code at codeAt in the first
+// segment. The headers of one segment leave room up to paramsAt.
+func writeHeaders(img []byte, segments ...segment) {
+	const loaded, stack = 1, 0x6474e551 // PT_LOAD, PT_GNU_STACK
+	le := binary.LittleEndian
+	copy(img, "\x7fELF\x02\x01\x01")
+	le.PutUint16(img[16:], 2) // ET_EXEC
+	le.PutUint16(img[18:], elfMachine)
+	le.PutUint32(img[20:], 1)
+	le.PutUint64(img[24:], imageBase+codeAt) // entry
+	le.PutUint64(img[32:], 64)               // program headers
+	le.PutUint16(img[52:], 64)
+	le.PutUint16(img[54:], 56)
+	le.PutUint16(img[56:], uint16(len(segments)+1))
+	at := img[64:]
+	for _, s := range segments {
+		le.PutUint32(at[0:], loaded)
+		le.PutUint32(at[4:], s.flags)
+		le.PutUint64(at[8:], uint64(s.from))
+		le.PutUint64(at[16:], uint64(s.address))
+		le.PutUint64(at[24:], uint64(s.address))
+		le.PutUint64(at[32:], uint64(s.size))
+		le.PutUint64(at[40:], uint64(s.size))
+		le.PutUint64(at[48:], segmentAlign)
+		at = at[56:]
+	}
+	le.PutUint32(at[0:], stack) // which is not executable
+	le.PutUint32(at[4:], readWrite)
+}
+
+// segmentAlign is the largest page there is.
+const segmentAlign = 0x10000
+
+// initBytes returns the code of process 1.
+func initBytes() []byte { return codeBytes(initCodeAddr()) }
+
+// codeBytes returns code up to its end mark.
+func codeBytes(at unsafe.Pointer) []byte {
 	const most = 4096 // the text segment goes on for longer than this
-	text := unsafe.Slice((*byte)(initCodeAddr()), most)
+	text := unsafe.Slice((*byte)(at), most)
 	for i := 0; i+len(codeEnd) <= most; i++ {
 		if string(text[i:i+len(codeEnd)]) == codeEnd {
 			return text[:i]
 		}
 	}
-	panic("native: process 1 has no end mark")
+	panic("native: the code has no end mark")
 }
 
 // initFile returns a descriptor for the program of process 1, in memory and

@@ -281,19 +281,25 @@ func launchWithout(kind string, s *spec.Spec, o Options) error {
 
 // dieAtStep kills this process when the child is at a call of its plan: the
 // child says so, and goes on only when this process is gone. Steps are counted
-// from where the descriptors are arranged, through both parts of the plan.
+// through all parts of the plan, but for those that arrange the descriptors.
 func dieAtStep(s *spec.Spec, o Options, step int) error {
 	p, err := openPipes(o)
 	if err != nil {
 		return err
 	}
 	e := newEmbryo(o, s.Identity, s.Network, p)
+	// The last comes after the child's wait.
+	if births := len(e.birth.ops) - 1; step < births {
+		pauseAt(e.birth.plan, step, p.in.status, p.in.proceed)
+		return dieWithChildIn(e, nil)
+	} else {
+		step -= births
+	}
+	next := e.planPrelude()
 	arranged := 1 + slices.IndexFunc(e.prelude.ops, func(o op) bool { return o.nr == unix.SYS_CLOSE_RANGE })
-	// The last of the prelude comes after the child's wait for the Spec.
 	if step += arranged; step < len(e.prelude.ops)-1 {
-		waits := slices.IndexFunc(e.prelude.ops, func(o op) bool { return o.nr == unix.SYS_READ })
-		pauseAt(e.prelude.plan, step)
-		return dieWithChildIn(e, step > waits)
+		pauseAt(e.prelude.plan, step, fdStatus, fdGo)
+		return dieWithChildIn(e, next)
 	}
 	step -= len(e.prelude.ops) - 1
 	p.close()
@@ -308,18 +314,18 @@ func dieAtStep(s *spec.Spec, o Options, step int) error {
 		e.Abandon()
 		return suicide(unix.SIGTERM)
 	}
-	pauseAt(l.plan, step)
+	pauseAt(l.plan, step, fdStatus, fdGo)
 	if err := e.run(l); err != nil {
 		return err
 	}
 	return suicide(unix.SIGKILL)
 }
 
-func pauseAt(p *plan, step int) {
+func pauseAt(p *plan, step, status, proceed int) {
 	pause := plan{steps: p.steps}
-	pause.call(unix.SYS_WRITE, num(fdStatus), pause.ptr(pause.alloc(messageSize)), num(messageSize))
+	pause.call(unix.SYS_WRITE, num(status), pause.ptr(pause.alloc(messageSize)), num(messageSize))
 	// Once the descriptor is closed the child cannot wait, and just goes on.
-	pause.call(unix.SYS_READ, num(fdGo), pause.ptr(pause.alloc(1)), num(1)).tolerate = uintptr(unix.EBADF)
+	pause.call(unix.SYS_READ, num(proceed), pause.ptr(pause.alloc(1)), num(1)).tolerate = uintptr(unix.EBADF)
 	insert(p, step, pause)
 }
 
@@ -329,14 +335,14 @@ func insert(p *plan, step int, more plan) {
 	p.of = slices.Insert(p.of, step, more.of...)
 }
 
-// dieWithChildIn kills this process when the child has said something. Mapped
-// says that this is after it got its ids.
-func dieWithChildIn(e *Embryo, mapped bool) error {
+// dieWithChildIn kills this process when the child has said something. Next is
+// for when this is in its prelude.
+func dieWithChildIn(e *Embryo, next *[2]uintptr) error {
 	if err := e.clone(); err != nil {
 		return err
 	}
-	if e.id.Full && mapped {
-		if err := errors.Join(mapAllIDs(e.proc.Pid), e.pipes.proceed()); err != nil {
+	if next != nil {
+		if err := e.grow(next); err != nil {
 			return err
 		}
 	}
@@ -357,12 +363,12 @@ func dieBeforeFirstStep(s *spec.Spec, o Options) error {
 		return err
 	}
 	e := newEmbryo(o, s.Identity, s.Network, p)
-	pause := plan{steps: e.prelude.steps}
+	pause := plan{steps: e.birth.steps}
 	pause.call(unix.SYS_WRITE, num(p.in.status), pause.ptr(pause.alloc(messageSize)), num(messageSize))
 	poll := &unix.PollFd{Fd: int32(self), Events: unix.POLLIN}
 	pause.call(unix.SYS_PPOLL, pause.ptr(unsafe.Pointer(poll)), num(1), num(0), num(0), num(0))
-	insert(e.prelude.plan, 0, pause)
-	return dieWithChildIn(e, false)
+	insert(e.birth.plan, 0, pause)
+	return dieWithChildIn(e, nil)
 }
 
 func suicide(sig unix.Signal) error {

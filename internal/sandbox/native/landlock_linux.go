@@ -70,21 +70,32 @@ type pathAttr struct {
 // file that slipped past the mounts would meet it.
 func (l *launcher) landlock() {
 	handled := handledRights(l.abi)
-	attr := &rulesetAttr{fs: handled}
+	attr := place(l.plan, rulesetAttr{fs: handled})
 	size := 8
 	if l.abi >= 6 {
-		size = int(unsafe.Sizeof(*attr))
-		if l.spec.Landlock.ScopeAbstract {
-			attr.scoped |= scopeAbstract
-		}
-		if l.spec.Landlock.ScopeSignals {
-			attr.scoped |= scopeSignals
-		}
+		size, attr.scoped = int(unsafe.Sizeof(*attr)), scopesOf(&l.spec.Landlock)
 	}
 	l.begin(WallLandlock, "create the landlock ruleset", "", "")
 	set := l.result(l.call(unix.SYS_LANDLOCK_CREATE_RULESET, l.ptr(unsafe.Pointer(attr)), num(size), num(0)))
-	for i := range l.spec.Landlock.Rules {
-		r := &l.spec.Landlock.Rules[i]
+	l.rules(from(set), handled, l.spec.Landlock.Rules)
+	l.restrict(from(set))
+}
+
+// scopesOf are what stays within, from interface 6 on.
+func scopesOf(l *spec.Landlock) (scopes uint64) {
+	if l.ScopeAbstract {
+		scopes |= scopeAbstract
+	}
+	if l.ScopeSignals {
+		scopes |= scopeSignals
+	}
+	return scopes
+}
+
+// rules adds rules for paths as they lead inside, and for the streams.
+func (l *launcher) rules(set arg, handled uint64, list []spec.LandlockRule) {
+	for i := range list {
+		r := &list[i]
 		l.begin(WallLandlock, "landlock rule", r.Path, "")
 		rule := (*pathAttr)(l.alloc(16))
 		rule.access = rightsOf(r) & handled
@@ -100,16 +111,20 @@ func (l *launcher) landlock() {
 			l.allow(set, rule)
 		}
 	}
+}
+
+// restrict enters a ruleset.
+func (l *launcher) restrict(set arg) {
 	l.begin(WallLandlock, "no new privileges", "", "")
 	l.call(unix.SYS_PRCTL, num(unix.PR_SET_NO_NEW_PRIVS), num(1), num(0), num(0), num(0))
 	l.begin(WallLandlock, "enter the landlock ruleset", "", "")
-	l.call(unix.SYS_LANDLOCK_RESTRICT_SELF, from(set), num(0))
-	l.call(unix.SYS_CLOSE, from(set))
+	l.call(unix.SYS_LANDLOCK_RESTRICT_SELF, set, num(0))
+	l.call(unix.SYS_CLOSE, set)
 }
 
-func (l *launcher) allow(set cell, rule *pathAttr) {
+func (l *launcher) allow(set arg, rule *pathAttr) {
 	const pathBeneath = 1 // LANDLOCK_RULE_PATH_BENEATH
-	l.call(unix.SYS_LANDLOCK_ADD_RULE, from(set), num(pathBeneath), l.ptr(unsafe.Pointer(rule)), num(0))
+	l.call(unix.SYS_LANDLOCK_ADD_RULE, set, num(pathBeneath), l.ptr(unsafe.Pointer(rule)), num(0))
 }
 
 func rightsOf(r *spec.LandlockRule) uint64 {

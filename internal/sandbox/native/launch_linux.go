@@ -39,9 +39,9 @@ type inherited struct {
 	proceed int
 }
 
-// builder adds calls to a plan. A launch has two: the prelude, which is the
-// same for every Spec and runs while the launcher still compiles it, and the
-// rest.
+// builder adds calls to a plan. A launch has three: the birth and the prelude,
+// which are the same for every Spec and run while the launcher still compiles it,
+// and the rest.
 type builder struct {
 	*plan
 	trace *trace.Log
@@ -62,26 +62,35 @@ type shownMount struct {
 	fresh  bool
 }
 
-// prelude makes the namespaces, leaves the host's root directory, and starts
-// the new one with what every sandbox has.
-func (b *builder) prelude(in inherited, id spec.Identity, network spec.Network) (umask cell) {
+// birth makes the namespaces, which is all that can be done before anything is
+// known.
+func (b *builder) birth(p *pipes, network spec.Network) (next *[2]uintptr) {
 	b.mark("clone")
 	b.mortal()
-	b.timers()
-	umask = b.descriptors(in)
+	b.begin(WallInit, "close the launcher's descriptors", "", "")
+	// So that they are closed once the launcher is gone.
+	for _, fd := range [...]int{p.status, p.release, p.socket} {
+		b.call(unix.SYS_CLOSE, num(fd))
+	}
 	b.namespaces()
 	if network.IsOwn() {
 		b.network()
 	}
 	b.mark("namespaces")
+	return b.pause(p.in.proceed, "wait for the prelude")
+}
+
+// prelude leaves the host's root directory, and starts the new one with what every
+// sandbox has.
+func (b *builder) prelude(in inherited, id spec.Identity) (umask cell) {
+	b.timers()
+	umask = b.descriptors(in)
 	b.identity(id)
 	b.stage()
 	b.root()
 	b.proc()
 	b.dev()
 	b.mark("root, proc, dev")
-	b.begin(WallInit, "wait for the spec", "", "")
-	b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(1)), num(1))
 	return umask
 }
 
@@ -97,8 +106,8 @@ type launcher struct {
 	streams [3]uint64 // landlock rights on the streams' own files
 	sockets []gateSocket
 
-	connected bool        // its network was made before; see Foresee
-	next      *[2]uintptr // where the child goes on after that
+	connected bool // its network was made before; see Foresee
+	mounted   bool // its mounts were made before; see Draft
 }
 
 // build adds every step after the prelude, in order.
@@ -109,8 +118,10 @@ func (l *launcher) build(umask cell) {
 	if !l.connected {
 		l.gateway()
 	}
-	l.mounts()
-	l.mark("mounts")
+	if !l.mounted {
+		l.mounts(l.spec.Mounts)
+		l.mark("mounts")
+	}
 	l.terminal()
 	l.leaveHost(umask)
 	l.limits()
@@ -186,12 +197,10 @@ func (b *builder) network() {
 }
 
 // identity maps the caller to itself. An ordinary user may write that map
-// alone; for root the launcher writes it, since only a process in the parent
-// namespace may map every id, and the child waits for it.
+// alone; for root the launcher has written it, since only a process in the parent
+// namespace may map every id.
 func (b *builder) identity(id spec.Identity) {
 	if id.Full {
-		b.begin(WallUser, "wait for the id maps", "", "")
-		b.call(unix.SYS_READ, num(fdGo), b.ptr(b.alloc(1)), num(1))
 		return
 	}
 	uid, gid := strconv.Itoa(id.UID), strconv.Itoa(id.GID)
@@ -279,37 +288,42 @@ func (b *builder) dev() {
 	for _, link := range deviceLinks {
 		b.symlink(link[0], "/dev/"+link[1])
 	}
+	b.devpts()
+	b.private("/dev/shm", 0o1777)
+}
+
+// devpts makes pseudo-terminals of the sandbox's own.
+func (b *builder) devpts() {
 	b.begin(WallMount, "mount devpts", "", "/dev/pts")
 	b.ensureDir("/dev/pts")
 	// No gid=5: the group tty has no number in the namespace of a user.
 	b.call(unix.SYS_MOUNT, b.str("devpts"), b.str("/dev/pts"), b.str("devpts"),
 		num(unix.MS_NOSUID|unix.MS_NOEXEC), b.str("newinstance,ptmxmode=0666,mode=0620"))
 	b.shown = append(b.shown, shownMount{"/dev/pts", false})
-	b.private("/dev/shm", 0o1777)
 }
 
-// mounts makes everything the Spec lists.
-func (l *launcher) mounts() {
-	for i := range l.spec.Mounts {
-		m := &l.spec.Mounts[i]
+// mounts makes everything a Spec lists.
+func (b *builder) mounts(list []spec.Mount) {
+	for i := range list {
+		m := &list[i]
 		switch m.Kind {
 		case spec.Proc, spec.Dev: // stand already
 		case spec.Dir:
-			l.directory(m.Target, modeOf(m))
+			b.directory(m.Target, modeOf(m))
 		case spec.Symlink:
-			l.symlink(m.Source, m.Target)
+			b.symlink(m.Source, m.Target)
 		case spec.Tmpfs:
-			l.private(m.Target, modeOf(m))
+			b.private(m.Target, modeOf(m))
 		case spec.Bind:
-			l.bind(m)
+			b.bind(m)
 		case spec.Private:
-			l.overlay(m)
+			b.overlay(m)
 		case spec.Hide:
-			l.hide(m)
+			b.hide(m)
 		}
 	}
-	l.begin(WallMount, "make read-only", "/", "")
-	l.setattrPath("/", unix.MOUNT_ATTR_RDONLY)
+	b.begin(WallMount, "make read-only", "/", "")
+	b.setattrPath("/", unix.MOUNT_ATTR_RDONLY)
 }
 
 // bind shows a path of the host. It is opened without following any symbolic
@@ -402,16 +416,15 @@ func (l *launcher) terminal() {
 		return
 	}
 	l.begin(WallTerminal, "open a terminal", "/dev/pts/ptmx", "")
-	msg := newRightsMessage(1)
-	l.keep = append(l.keep, msg)
+	msg := l.message(1)
 	master := cell(msg.descriptor(0))
 	l.call(unix.SYS_OPENAT, num(unix.AT_FDCWD), l.str("/dev/pts/ptmx"), num(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC), num(0)).out = uintptr(unsafe.Pointer(msg.descriptor(0)))
-	l.call(unix.SYS_IOCTL, from(master), num(unix.TIOCSPTLCK), l.ptr(unsafe.Pointer(new(int32))))
+	l.call(unix.SYS_IOCTL, from(master), num(unix.TIOCSPTLCK), l.ptr(l.alloc(4)))
 	if l.tty.Termios != nil {
-		l.call(unix.SYS_IOCTL, from(master), num(unix.TCSETS), l.ptr(unsafe.Pointer(l.tty.Termios)))
+		l.call(unix.SYS_IOCTL, from(master), num(unix.TCSETS), l.ptr(unsafe.Pointer(place(l.plan, *l.tty.Termios))))
 	}
 	if l.tty.Size != nil {
-		l.call(unix.SYS_IOCTL, from(master), num(unix.TIOCSWINSZ), l.ptr(unsafe.Pointer(l.tty.Size)))
+		l.call(unix.SYS_IOCTL, from(master), num(unix.TIOCSWINSZ), l.ptr(unsafe.Pointer(place(l.plan, *l.tty.Size))))
 	}
 	peer := l.result(l.call(unix.SYS_IOCTL, from(master), num(unix.TIOCGPTPEER), num(unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)))
 	for i, use := range l.tty.Streams {
@@ -451,8 +464,8 @@ func (l *launcher) privileges() {
 	const secbits = 0xef // no root magic, no setuid fix-up, no ambient set; all locked
 	l.call(unix.SYS_PRCTL, num(unix.PR_SET_SECUREBITS), num(secbits))
 	l.call(unix.SYS_PRCTL, num(unix.PR_CAP_AMBIENT), num(unix.PR_CAP_AMBIENT_CLEAR_ALL), num(0), num(0), num(0))
-	hdr := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	l.call(unix.SYS_CAPSET, l.ptr(unsafe.Pointer(hdr)), l.ptr(unsafe.Pointer(new([2]unix.CapUserData))))
+	hdr := place(l.plan, unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3})
+	l.call(unix.SYS_CAPSET, l.ptr(unsafe.Pointer(hdr)), l.ptr(unsafe.Pointer(place(l.plan, [2]unix.CapUserData{}))))
 }
 
 // lastCapability is past the newest a kernel has (40), so that one that comes
@@ -480,8 +493,7 @@ func (l *launcher) filter() {
 	// A call that was taken by the broker is not interrupted by signals, or it
 	// would be performed twice.
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-	msg := newRightsMessage(1)
-	l.keep = append(l.keep, msg)
+	msg := l.message(1)
 	l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(flags), fprog).out = uintptr(unsafe.Pointer(msg.descriptor(0)))
 	l.begin(WallSeccomp, "hand out the listener", "", "")
 	if !options.Datagrams {
@@ -497,8 +509,12 @@ func (l *launcher) filter() {
 // program is a filter in the kernel's form.
 func (l *launcher) program(p seccomp.Profile) arg {
 	prog := seccomp.Assemble(p)
-	l.keep = append(l.keep, prog)
-	return l.ptr(unsafe.Pointer(&unix.SockFprog{Len: uint16(len(prog)), Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0]))}))
+	size := len(prog) * int(unsafe.Sizeof(prog[0]))
+	at := l.alloc(size)
+	copy(unsafe.Slice((*byte)(at), size), unsafe.Slice((*byte)(unsafe.Pointer(&prog[0])), size))
+	f := place(l.plan, unix.SockFprog{Len: uint16(len(prog)), Filter: (*unix.SockFilter)(at)})
+	l.inner = append(l.inner, (*uintptr)(unsafe.Pointer(&f.Filter)))
+	return l.ptr(unsafe.Pointer(f))
 }
 
 // send gives descriptors to the launcher.

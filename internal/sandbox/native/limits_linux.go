@@ -79,8 +79,7 @@ func (l *launcher) storage() {
 	l.begin(WallLimits, "limit", "disk", "")
 	l.call(unix.SYS_MOUNT, num(0), l.str("/"), num(0), num(unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV),
 		l.str("size="+strconv.FormatInt(size, 10)+",nr_inodes="+strconv.FormatInt(size/page+reservedNames, 10)))
-	msg := newRightsMessage(1)
-	l.keep = append(l.keep, msg)
+	msg := l.message(1)
 	l.call(unix.SYS_OPENAT, num(unix.AT_FDCWD), l.str("/"), num(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC), num(0)).out = uintptr(unsafe.Pointer(msg.descriptor(0)))
 	l.send(msg, 0)
 	l.call(unix.SYS_CLOSE, from(cell(msg.descriptor(0))))
@@ -94,16 +93,27 @@ func (l *launcher) limits() {
 	if lim := new(unix.Rlimit); l.files > 0 && unix.Getrlimit(unix.RLIMIT_NOFILE, lim) == nil {
 		l.begin(WallLimits, "restore the limit of open files", "", "")
 		lim.Cur = min(l.files, lim.Max)
-		l.call(unix.SYS_PRLIMIT64, num(0), num(unix.RLIMIT_NOFILE), l.ptr(unsafe.Pointer(lim)), num(0))
+		l.call(unix.SYS_PRLIMIT64, num(0), num(unix.RLIMIT_NOFILE), l.ptr(unsafe.Pointer(place(l.plan, *lim))), num(0))
 	}
 	for _, r := range l.spec.Rlimits {
 		l.begin(WallLimits, "limit", r.Name, "")
-		lim := &unix.Rlimit{Cur: r.Value, Max: r.Value}
-		l.call(unix.SYS_PRLIMIT64, num(0), num(rlimits[r.Name]), l.ptr(unsafe.Pointer(lim)), num(0))
+		lim := place(l.plan, unix.Rlimit{Cur: r.Value, Max: r.Value})
+		l.call(unix.SYS_PRLIMIT64, num(0), num(limitNumber(r.Name)), l.ptr(unsafe.Pointer(lim)), num(0))
 	}
 }
 
-var rlimits = map[string]int{"core": unix.RLIMIT_CORE, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC}
+// limitNumber is the kernel's number of a resource limit, or -1.
+func limitNumber(name string) int {
+	switch name {
+	case "core":
+		return unix.RLIMIT_CORE
+	case "nofile":
+		return unix.RLIMIT_NOFILE
+	case "nproc":
+		return unix.RLIMIT_NPROC
+	}
+	return -1
+}
 
 // Used is what the sandbox has used so far, if something counts it.
 func (r *Resident) Used() (limits.Usage, bool) {

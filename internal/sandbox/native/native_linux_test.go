@@ -38,6 +38,7 @@ func init() {
 		"launcher":    launch,
 		"reaper":      reaper,
 		"write-image": writeImage,
+		"write-stage": writeStage,
 	}
 }
 

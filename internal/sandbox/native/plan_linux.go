@@ -11,9 +11,13 @@ type op struct {
 	nr       uintptr
 	arg      [6]uintptr
 	out      uintptr // where the result goes, or 0
-	ref      uintptr // bit i: arg[i] is the address of the value
+	ref      uintptr // bit i: arg[i] is the address of the value; bit i+addressBits: it is an address
 	tolerate uintptr // an errno that is no failure, or 0
 }
+
+// addressBits is where those bits begin. The assembler code does not look at them:
+// they are for who moves a plan to other memory.
+const addressBits = 8
 
 // failure is where the child says which call failed.
 type failure struct {
@@ -23,8 +27,9 @@ type failure struct {
 
 // arg is an argument of a call: a value, or the address of a result.
 type arg struct {
-	v   uintptr
-	ref bool
+	v       uintptr
+	ref     bool
+	address bool // v is one, of memory of the plan
 }
 
 func num[T ~int | ~uint32 | ~uint64 | ~uintptr](v T) arg { return arg{v: uintptr(v)} }
@@ -59,6 +64,9 @@ type plan struct {
 	of    []uint16 // the step ops[i] belongs to
 	keep  []any    // memory the ops point to; Go must not free it
 	arena []byte   // free rest of the current block of text
+
+	blocks [][]byte   // all that alloc takes from
+	inner  []*uintptr // addresses of the plan's memory in the plan's memory
 }
 
 func newPlan(calls int) *plan {
@@ -77,6 +85,9 @@ func (p *plan) call(nr uintptr, args ...arg) *op {
 		if a.ref {
 			o.ref |= 1 << i
 		}
+		if a.address {
+			o.ref |= 1 << (addressBits + i)
+		}
 	}
 	p.ops = append(p.ops, o)
 	p.of = append(p.of, uint16(len(p.steps)-1))
@@ -93,11 +104,25 @@ func (p *plan) result(o *op) cell {
 // ptr is an argument that points to memory of the launcher.
 func (p *plan) ptr(v unsafe.Pointer) arg {
 	p.keep = append(p.keep, v)
-	return arg{v: uintptr(v)}
+	return arg{v: uintptr(v), address: true}
+}
+
+// place copies a value into the plan's memory.
+func place[T any](p *plan, v T) *T {
+	at := (*T)(p.alloc(int(unsafe.Sizeof(v))))
+	*at = v
+	return at
+}
+
+// bytes is an argument that points to a copy of b.
+func (p *plan) bytes(b []byte) arg {
+	at := p.alloc(len(b))
+	copy(unsafe.Slice((*byte)(at), len(b)), b)
+	return arg{v: uintptr(at), address: true}
 }
 
 // str is an argument that points to a NUL-terminated copy of s.
-func (p *plan) str(s string) arg { return arg{v: p.text(s)} }
+func (p *plan) str(s string) arg { return arg{v: p.text(s), address: true} }
 
 func (p *plan) text(s string) uintptr {
 	at := p.alloc(len(s) + 1)
@@ -111,8 +136,9 @@ func (p *plan) vector(list []string) arg {
 	v := unsafe.Slice((*uintptr)(at), len(list)+1)
 	for i, s := range list {
 		v[i] = p.text(s)
+		p.inner = append(p.inner, &v[i])
 	}
-	return arg{v: uintptr(at)}
+	return arg{v: uintptr(at), address: true}
 }
 
 // alloc returns n bytes of zeroed memory, aligned for any use, that live as
@@ -122,6 +148,7 @@ func (p *plan) alloc(n int) unsafe.Pointer {
 	if n > len(p.arena) {
 		p.arena = make([]byte, max(n, 16<<10))
 		p.keep = append(p.keep, p.arena)
+		p.blocks = append(p.blocks, p.arena)
 	}
 	at := unsafe.Pointer(&p.arena[0])
 	p.arena = p.arena[n:]

@@ -63,6 +63,7 @@ type Process struct {
 	Used limits.Usage
 
 	pidfd  int
+	helper int // what is reaped in the place of process 1, or 0
 	status int // pipe from process 1
 	umask  int
 	broker *broker.Broker
@@ -131,11 +132,13 @@ type Embryo struct {
 	network spec.Network
 	pipes   *pipes
 	proc    *Process
+	birth   builder
 	prelude builder
 	umask   cell
-	jump    *[2]uintptr // where the child goes on
-	ahead   *launcher   // what it was told to do before the Spec was known, or nil
+	next    *[2]uintptr // where the child goes on, after all it was told so far
+	ahead   ahead
 	fail    *failure
+	helped  *helped // if another program begins it
 }
 
 // Begin starts a child on what is the same for every Spec with a closed
@@ -147,52 +150,65 @@ func Begin(o Options) (*Embryo, error) {
 }
 
 func begin(o Options, id spec.Identity, network spec.Network) (*Embryo, error) {
-	p, err := openPipes(o)
-	if err != nil {
-		p.close()
-		return nil, err
-	}
-	e := newEmbryo(o, id, network, p)
-	if err := e.clone(); err != nil {
-		p.close()
-		return nil, err
-	}
-	if id.Full {
-		err := mapAllIDs(e.proc.Pid)
-		if err == nil {
-			err = p.proceed()
-		}
+	e := adopt(o, id, network)
+	if e == nil {
+		p, err := openPipes(o)
 		if err != nil {
-			e.Abandon()
-			// A child that had failed by then is the cause.
-			if cause := e.prelude.failed(e.fail); cause != nil {
-				err = cause
-			}
+			p.close()
 			return nil, err
 		}
+		e = newEmbryo(o, id, network, p)
+		if err := e.clone(); err != nil {
+			p.close()
+			return nil, err
+		}
+	}
+	if err := e.grow(e.planPrelude()); err != nil {
+		e.Abandon()
+		// A child that had failed by then is the cause.
+		if cause := e.failed(nil); cause != nil {
+			err = cause
+		}
+		return nil, err
 	}
 	return e, nil
 }
 
-// newEmbryo plans the prelude.
+// newEmbryo plans the birth.
 func newEmbryo(o Options, id spec.Identity, network spec.Network, p *pipes) *Embryo {
 	e := &Embryo{
-		o: o, id: id, network: network, pipes: p, fail: new(failure), jump: new([2]uintptr),
-		proc:    &Process{pidfd: -1, status: p.status, trace: o.Trace},
-		prelude: builder{plan: newPlan(192), trace: o.Trace, tree: tree{made: make(map[string]bool, 64)}},
+		o: o, id: id, network: network, pipes: p, fail: new(failure),
+		proc:  &Process{pidfd: -1, status: p.status, trace: o.Trace},
+		birth: builder{plan: newPlan(24), trace: o.Trace},
 	}
-	e.umask = e.prelude.prelude(p.in, id, network)
-	e.prelude.call(goOn, from(&e.jump[0]), from(&e.jump[1]))
+	e.next = e.birth.birth(p, network)
 	return e
+}
+
+// planPrelude plans what follows the birth.
+func (e *Embryo) planPrelude() (next *[2]uintptr) {
+	e.prelude = builder{plan: newPlan(160), trace: e.o.Trace, tree: tree{made: make(map[string]bool, 64)}}
+	e.umask = e.prelude.prelude(e.pipes.in, e.id)
+	return e.prelude.pause(fdGo, "wait for the spec")
+}
+
+// grow lets the child go on with the prelude, once it has its ids.
+func (e *Embryo) grow(next *[2]uintptr) error {
+	if e.id.Full {
+		if err := mapAllIDs(e.proc.Pid); err != nil {
+			return err
+		}
+	}
+	return e.proceed(e.prelude.plan, next)
 }
 
 // goOn is no system call: the child continues with another plan.
 const goOn = ^uintptr(0)
 
-// clone starts the child, which performs the prelude.
+// clone starts the child, which performs the birth.
 func (e *Embryo) clone() error {
-	stack := uintptr(e.prelude.alloc(256)) + 256 // the child never touches it
-	first, end := e.prelude.bounds()
+	stack := uintptr(e.birth.alloc(256)) + 256 // the child never touches it
+	first, end := e.birth.bounds()
 	var pidfd int32
 	// The child inherits the blocked signals, so none can run a handler of the
 	// Go runtime in it; process 1 wants them blocked anyway.
@@ -210,6 +226,10 @@ func (e *Embryo) clone() error {
 
 // Abandon ends the child.
 func (e *Embryo) Abandon() {
+	if e.helped != nil {
+		e.helped.abandon()
+		return
+	}
 	_ = e.proc.Kill()
 	e.pipes.close()
 	e.proc.status = -1
@@ -224,6 +244,9 @@ func (e *Embryo) Abandon() {
 
 // Start is like the function Start, from where Begin left off.
 func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
+	if e.helped != nil {
+		return e.helped.start(s)
+	}
 	if s.Network.IsOwn() != e.network.IsOwn() || s.Identity != e.id || !e.foresaw(s) {
 		e.Abandon()
 		return Start(s, e.o)
@@ -257,8 +280,8 @@ func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
 
 // compile turns the Spec into the rest of the plan and the program of process 1.
 func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
-	if s.Runtime != "" && s.Runtime != "native" {
-		return nil, ErrRuntime
+	if s.Runtime != e.runtime() && (s.Runtime != "" || e.helped != nil) {
+		return nil, fmt.Errorf("runtime %s: %w", s.Runtime, ErrRuntime)
 	}
 	abi, errno := landlockABI()
 	if abi < s.Landlock.MinABI {
@@ -271,20 +294,28 @@ func (e *Embryo) compile(s *spec.Spec) (*launcher, error) {
 		}
 	}
 	l := &launcher{
-		builder: builder{plan: newPlan(512), trace: e.o.Trace, tree: e.prelude.tree},
+		builder: e.builder(512),
 		spec:    s, tty: e.o.Terminal, stays: e.o.resident, files: e.o.Files, abi: abi,
+		mounted: e.ahead.mounts != nil,
 	}
 	var err error
 	if l.streams, err = checkStreams(s, e.o.Streams, abi); err != nil {
 		return nil, err
 	}
-	if l.connected = e.ahead != nil; l.connected {
-		l.sockets = e.ahead.sockets
+	if l.connected = e.ahead.network != nil; l.connected {
+		l.sockets = e.ahead.network.sockets
 	} else {
 		l.sockets = e.o.gateSocketsFor(s)
 	}
 	l.grouped = e.proc.walled.group != nil
-	l.build(e.umask)
+	if e.helped != nil {
+		err = e.helped.build(l)
+	} else {
+		l.build(e.umask)
+	}
+	if err != nil {
+		return nil, err
+	}
 	return l, writeInit(e.pipes.in.init, initParams{
 		exec: s.Exec, terminal: e.o.Terminal.stream(), sigmask: currentMask(), resident: e.o.resident,
 	})
@@ -309,27 +340,27 @@ func checkStreams(s *spec.Spec, streams [3]*os.File, abi int) (rights [3]uint64,
 
 // run lets the child go on with the rest, and waits for the command to run.
 func (e *Embryo) run(l *launcher) error {
-	to := e.jump
-	if e.ahead != nil {
-		to = e.ahead.next
-	}
-	to[0], to[1] = l.bounds()
 	e.o.Trace.Mark("plan")
-	if err := e.pipes.proceed(); err != nil {
+	if err := e.proceed(l.plan, nil); err != nil {
 		return err
 	}
 	e.pipes.closeChild()
+	return e.hear(l)
+}
+
+// hear takes what the child hands out, and waits for the command to run.
+func (e *Embryo) hear(l *launcher) error {
 	if l.spec.Broker != nil {
 		// While the child builds the sandbox.
 		e.proc.broker = broker.New(l.spec, e.proc.Pid, broker.Options{Report: e.o.Report, Observe: e.o.Observe, Started: useProcessors})
 	}
-	if e.ahead != nil {
+	if l.connected {
 		e.proc.Listeners = receiveListeners(e.pipes.socket, l.sockets)
 	}
 	if l.limitsDisk() {
 		e.proc.walled.disk = receiveDescriptor(e.pipes.socket)
 	}
-	if l.sockets != nil && e.ahead == nil {
+	if l.sockets != nil && !l.connected {
 		e.proc.Listeners = receiveListeners(e.pipes.socket, l.sockets)
 	}
 	if l.tty != nil {
@@ -340,6 +371,8 @@ func (e *Embryo) run(l *launcher) error {
 	e.startBroker()
 	msg, ok := e.proc.read()
 	switch {
+	case e.helped != nil && (!ok || msg.what == 0):
+		return e.helped.failed(l, msg, ok)
 	case !ok && e.fail.errno != 0:
 		return e.failed(l)
 	case !ok:
@@ -347,11 +380,9 @@ func (e *Embryo) run(l *launcher) error {
 	case msg.what&msgExecFailed != 0:
 		return &ExecError{Name: l.spec.Argv[0], Errno: unix.Errno(msg.what &^ msgExecFailed)}
 	}
-	e.prelude.report()
-	if e.ahead != nil {
-		e.ahead.report()
+	for _, done := range e.parts(l) {
+		done.report()
 	}
-	l.report()
 	e.o.Trace.Mark("exec")
 	e.proc.running = isOwnProgram
 	return nil
@@ -523,7 +554,7 @@ func (p *Process) reap() unix.WaitStatus {
 	var ws unix.WaitStatus
 	var used unix.Rusage
 	for {
-		if _, err := unix.Wait4(p.Pid, &ws, 0, &used); err != unix.EINTR {
+		if _, err := unix.Wait4(p.child(), &ws, 0, &used); err != unix.EINTR {
 			break
 		}
 	}

@@ -31,6 +31,12 @@ func Families(names []string) []uint32 { return families(names) }
 
 // LimitNumber is the kernel's number of a resource limit.
 func LimitNumber(name string) (int, bool) {
-	n, ok := rlimits[name]
-	return n, ok
+	n := limitNumber(name)
+	return n, n >= 0
 }
+
+// Devices are the names of those that every sandbox has.
+func Devices() []string { return devices[:] }
+
+// DeviceLinks are the symbolic links beside them: their text and their name.
+func DeviceLinks() [][2]string { return deviceLinks[:] }

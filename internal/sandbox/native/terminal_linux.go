@@ -39,8 +39,9 @@ type rightsMessage struct {
 
 const maxGateSockets = 16
 
-func newRightsMessage(n int) *rightsMessage {
-	m := new(rightsMessage)
+// message makes one for n descriptors in the plan's memory.
+func (p *plan) message(n int) *rightsMessage {
+	m := (*rightsMessage)(p.alloc(int(unsafe.Sizeof(rightsMessage{}))))
 	m.iov.Base = &m.data
 	m.iov.SetLen(1)
 	m.hdr.Iov = &m.iov
@@ -50,6 +51,9 @@ func newRightsMessage(n int) *rightsMessage {
 	m.cmsg.Level = unix.SOL_SOCKET
 	m.cmsg.Type = unix.SCM_RIGHTS
 	m.cmsg.SetLen(unix.CmsgLen(4 * n))
+	for _, address := range []unsafe.Pointer{unsafe.Pointer(&m.iov.Base), unsafe.Pointer(&m.hdr.Iov), unsafe.Pointer(&m.hdr.Control)} {
+		p.inner = append(p.inner, (*uintptr)(address))
+	}
 	return m
 }
 

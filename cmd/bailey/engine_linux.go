@@ -1,0 +1,25 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/bailey-sandbox/bailey/internal/engine"
+	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// handOver has a Spec carried out by another program of Bailey's, which knows the
+// engine that it names.
+func (r *request) handOver(s *spec.Spec) int {
+	switch {
+	case r.monitor:
+		return fail(errors.New("--monitor needs a broker, which the " + s.Runtime + " runtime does not have; use --runtime native"))
+	case r.stats:
+		return fail(errors.New("--stats is not counted by the " + s.Runtime + " runtime; use --runtime native"))
+	}
+	program := host.Beside("baileyd")
+	if program == "" {
+		return fail(errors.New("runtime " + s.Runtime + ": the program baileyd is missing beside this one; install all programs of Bailey's into one directory: make install"))
+	}
+	return fail(engine.HandOver(program, engine.Order{Spec: *s, Quiet: r.settledQuiet(), Debug: r.settledDebug()}))
+}

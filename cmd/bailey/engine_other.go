@@ -1,0 +1,13 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+func (r *request) handOver(s *spec.Spec) int {
+	return fail(errors.New("runtime " + s.Runtime + ": this version has it for Linux only"))
+}

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// Engine carries out Specs.
+type Engine interface {
+	// Name is what policies and --runtime call it.
+	Name() string
+	// Refuses is nil if the engine can hold every part of a Spec, and otherwise a
+	// *spec.Refused with each part that it cannot hold; see Refuse. It decides by
+	// the Spec and by what the machine has, and starts nothing.
+	Refuses(s *spec.Spec) error
+	// Start builds the sandbox and starts the command in it. When it returns
+	// without an error the command runs and every wall stands. That the sandbox
+	// stands and the program in it could not be executed is a *native.ExecError;
+	// that the machine refused a wall is a *native.LaunchError.
+	//
+	// The sandbox must not outlive this process, however that ends. Start and Wait
+	// are called on the main thread, which stays until Wait has returned the end,
+	// so what dies with its parent's thread may rely on that.
+	Start(s *spec.Spec, o Options) (Command, error)
+}
+
+// Options are what a start needs besides the Spec.
+type Options struct {
+	// Streams are the command's stdin, stdout and stderr; of descriptors it gets
+	// these and no others. They have been checked: none gives the command more
+	// than the Spec does.
+	Streams [3]*os.File
+	// Terminal, if not nil, gives the command a terminal of its own, in the place
+	// of the streams it names.
+	Terminal *native.Terminal
+}
+
+// Command is a command that runs, seen from outside.
+type Command interface {
+	// Wait blocks until the command stops or ends and tells how; an engine that
+	// cannot see a command stop tells the end only. After an end nothing of the
+	// sandbox is left: no process, no mount, no directory, no control group.
+	Wait() native.State
+	// Signal passes a signal on to the command; SIGKILL ends everything in the
+	// sandbox.
+	Signal(sig unix.Signal) error
+	// Pid is a process of the sandbox, in the caller's numbering, for messages.
+	Pid() int
+	// Terminal is the outer end of the command's terminal, or nil.
+	Terminal() *os.File
+	// Listeners are the network gate's sockets, for a Spec that needs the gate.
+	// They become the caller's.
+	Listeners() []native.Listener
+}
+
+// Refuse is the reason why an engine cannot hold a part of a Spec. Key is the
+// policy's, such as "filesystem.denyRead", and value what it says there, or "".
+func Refuse(name, key, value, reason string) *spec.Unsupported {
+	return &spec.Unsupported{Key: key, Value: value, Reason: "the " + name + " runtime " + reason, Fix: "remove it, or use --runtime native"}
+}
+
+// Refused is the error of these reasons, or nil if there are none.
+func Refused(reasons []*spec.Unsupported) error {
+	if len(reasons) == 0 {
+		return nil
+	}
+	return &spec.Refused{Reasons: reasons}
+}

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/foreground"
+	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/plain"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/terminal"
+	"github.com/bailey-sandbox/bailey/internal/wire"
+)
+
+// Word is the first argument of the program that carries out an Order; the second
+// is the descriptor that the Order is on.
+const Word = "carry"
+
+// Order is what the command hands over.
+type Order struct {
+	Spec  spec.Spec // Runtime names the engine
+	Quiet bool
+	Debug bool
+}
+
+// HandOver becomes the program that carries out an Order. It returns only if that
+// fails.
+func HandOver(program string, o Order) error {
+	fd, err := unix.MemfdCreate("order", 0)
+	if err != nil {
+		return os.NewSyscallError("memfd_create", err)
+	}
+	// On the command line it would be seen by everybody.
+	f := os.NewFile(uintptr(fd), "order")
+	if _, err := f.Write(wire.Append(nil, o)); err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	err = syscall.Exec(program, []string{"baileyd", Word, strconv.Itoa(fd)}, os.Environ())
+	return fmt.Errorf("%s: %w", program, err)
+}
+
+// Main is the program that carries out an Order with one of the engines. It
+// returns the exit status. It must run on the main thread, which the init of a
+// program does, and main after runtime.LockOSThread there.
+func Main(engines []Engine, args []string) int {
+	runtime.LockOSThread()
+	o, err := receive(args)
+	if err != nil {
+		return fail(err)
+	}
+	for _, e := range engines {
+		if e.Name() == o.Spec.Runtime {
+			return (&run{Order: o}).carry(e)
+		}
+	}
+	return fail(errors.New("runtime " + o.Spec.Runtime + ": this baileyd does not have it; install all programs of Bailey's from one release"))
+}
+
+// receive reads an Order from its descriptor.
+func receive(args []string) (o Order, err error) {
+	if len(args) != 1 {
+		return o, errors.New(Word + " takes a descriptor; it is not for people")
+	}
+	fd, err := strconv.Atoi(args[0])
+	if err != nil || fd < 3 {
+		return o, errors.New(Word + " takes a descriptor; it is not for people")
+	}
+	f := os.NewFile(uintptr(fd), "order")
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err == nil {
+		err = wire.Decode(data, &o)
+	}
+	return o, err
+}
+
+// run is one Order on the way.
+type run struct {
+	Order
+	tty  *terminal.Session
+	fold event.Fold
+}
+
+// carry runs the command to its end and returns the exit status.
+func (r *run) carry(e Engine) int {
+	s := &r.Spec
+	if err := e.Refuses(s); err != nil {
+		return fail(err)
+	}
+	streams := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+	abi, _ := native.LandlockABI()
+	if _, err := native.StreamRights(s, streams, abi); err != nil {
+		return fail(err)
+	}
+	o := Options{Streams: streams}
+	var err error
+	if r.tty, err = terminal.Open(streams); err != nil {
+		return fail(err)
+	}
+	if r.tty != nil {
+		o.Terminal = &native.Terminal{Streams: r.tty.Streams, Termios: &r.tty.Termios, Size: &r.tty.Size}
+	}
+	g, err := gate.Prepare(s)
+	if err != nil {
+		return fail(err)
+	}
+	r.tell(g.Chosen())
+	cmd, err := e.Start(s, o)
+	if err != nil {
+		g.Close()
+		return startFailed(err)
+	}
+	g.Beside(cmd.Pid(), cmd.Listeners(), r.fold.Emit)
+	state, expired := foreground.Follow(cmd, forwardTo(cmd), r.tty, cmd.Terminal(), s.TimeoutMillis)
+	g.Close() // it tells what it has still to tell
+	return r.conclude(state, expired)
+}
+
+func (r *run) conclude(state native.State, expired bool) int {
+	if !r.Quiet {
+		r.tell(r.fold.Summary())
+	}
+	if r.Debug {
+		say("the command ended: " + foreground.Describe(state))
+	}
+	status, text := foreground.Status(state, expired, r.Spec.TimeoutMillis)
+	if text != "" {
+		say(text)
+	}
+	return status
+}
+
+// forwardTo passes signals of this process on by hand: here nothing else waits
+// for the processor.
+func forwardTo(c Command) foreground.Forwarder {
+	return func(list ...unix.Signal) {
+		arrived := make(chan os.Signal, 16)
+		for _, sig := range list {
+			signal.Notify(arrived, sig)
+		}
+		go func() {
+			for sig := range arrived {
+				_ = c.Signal(sig.(unix.Signal)) // fails only when the command has ended
+			}
+		}()
+	}
+}
+
+// startFailed says why nothing ran.
+func startFailed(err error) int {
+	var exec *native.ExecError
+	if !errors.As(err, &exec) {
+		return fail(err)
+	}
+	say(exec.Error())
+	if exec.Errno == unix.ENOENT || exec.Errno == unix.ENOTDIR {
+		return foreground.NotFound
+	}
+	return foreground.NotRunnable
+}
+
+func (r *run) tell(lines []string) {
+	for _, line := range lines {
+		if !r.Quiet {
+			say(line)
+		}
+	}
+}
+
+func fail(err error) int {
+	say(err.Error())
+	return foreground.Own
+}
+
+// say writes text to stderr, each line marked as Bailey's own.
+func say(text string) {
+	var b strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		b.WriteString("bailey: " + plain.Text(line) + "\n")
+	}
+	_, _ = io.WriteString(os.Stderr, b.String())
+}

@@ -43,6 +43,9 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 		c.searchPath()
 		c.files()
 		c.disk()
+		if c.host.Authority == nil {
+			c.drafted() // the gate has nothing to show
+		}
 		c.gate()
 		c.certificates()
 		c.drafted()
@@ -132,10 +135,11 @@ func (c *compiler) files() {
 	c.workingDir()
 }
 
-// drafted shows what is decided so far to who waits for it.
+// drafted shows what is decided so far to who waits for it, once.
 func (c *compiler) drafted() {
-	if c.command.Drafted != nil && len(c.reasons) == 0 {
-		c.command.Drafted(c.spec)
+	if show := c.command.Drafted; show != nil && len(c.reasons) == 0 {
+		c.command.Drafted = nil
+		show(c.spec)
 	}
 }
 

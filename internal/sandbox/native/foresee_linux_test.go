@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -92,5 +93,47 @@ func TestWhatWasForeseenAndFailsIsNamed(t *testing.T) {
 	var launch *LaunchError
 	if !errors.As(err, &launch) || launch.Wall != WallCapture || launch.Errno == unix.Errno(0) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Whatever was drafted, what holds is the Spec.
+func TestDraftedMountsAreTheSpecs(t *testing.T) {
+	requireSandbox(t)
+	for name, test := range map[string]struct {
+		draft func(*spec.Spec)
+		again bool
+	}{
+		"as it is":         {func(*spec.Spec) {}, false},
+		"one fewer":        {func(s *spec.Spec) { s.Mounts = s.Mounts[:len(s.Mounts)-1] }, true},
+		"another":          {func(s *spec.Spec) { m := &s.Mounts[len(s.Mounts)-1]; m.Write = !m.Write }, true},
+		"another network":  {func(s *spec.Spec) { s.Network = spec.NetworkHost }, false},
+		"another identity": {func(s *spec.Spec) { s.Identity.UID++ }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := shell(t, "echo inside")
+			draft := *s
+			draft.Mounts = slices.Clone(s.Mounts)
+			test.draft(&draft)
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			streams, collect := outputTo(t)
+			e, err := Begin(Options{Streams: streams})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := e.proc.Pid
+			e.Draft(&draft)
+			p, err := e.Start(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			closeStreams(streams)
+			if (p.Pid != first) != test.again {
+				t.Errorf("process %d was begun, and %d is it", first, p.Pid)
+			}
+			if state, out := p.Wait(), collect(); state.Wait != 0 || out != "inside\n" {
+				t.Errorf("%+v, %q", state, out)
+			}
+		})
 	}
 }

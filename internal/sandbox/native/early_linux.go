@@ -36,7 +36,10 @@ type infant struct {
 	stack   [256]byte // which it never touches
 }
 
-var born infant
+var born = infant{
+	mask: [2]uint64{^uint64(0)},
+	lo:   [40]byte{'l', 'o', 16: unix.IFF_UP | unix.IFF_RUNNING},
+}
 
 // Calls of the birth that entry fills something into.
 const (

@@ -81,8 +81,6 @@ begin:
 	MOVQ AX, ·earlyPlan+((const_earlyClose+1)*op__size+op_arg)(SB)
 	MOVL ·born+infant_socket(SB), AX
 	MOVQ AX, ·earlyPlan+((const_earlyClose+2)*op__size+op_arg)(SB)
-	MOVW $0x6f6c, ·born+infant_lo(SB) // lo
-	MOVW $0x41, ·born+(infant_lo+16)(SB) // IFF_UP | IFF_RUNNING
 	LEAQ ·born+infant_fd(SB), AX
 	MOVQ AX, ·earlyPlan+(const_earlySocket*op__size+op_out)(SB)
 	MOVQ AX, ARG(const_earlyUp, 0)
@@ -98,7 +96,6 @@ begin:
 	ADDQ $8, AX
 	MOVQ AX, ARG(const_earlyGoOn, 1)
 
-	MOVQ $-1, ·born+infant_mask(SB)
 	MOVL $2, DI // SIG_SETMASK
 	LEAQ ·born+infant_mask(SB), SI
 	LEAQ ·born+(infant_mask+8)(SB), DX

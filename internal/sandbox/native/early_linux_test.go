@@ -2,6 +2,7 @@ package native
 
 import (
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +36,18 @@ func TestTheEarlyBirthIsABirth(t *testing.T) {
 		}
 		if g, w := early.steps[early.of[i]], b.steps[b.of[i]]; g != w {
 			t.Errorf("call %d is told as %q (%s), want %q (%s)", i, g, g.wall, w, w.wall)
+		}
+	}
+}
+
+// The kernel and the assembler code take these for whole words, and for a stack.
+func TestTheInfantIsAligned(t *testing.T) {
+	for name, at := range map[string]unsafe.Pointer{
+		"fd": unsafe.Pointer(&born.fd), "answer": unsafe.Pointer(&born.answer), "next": unsafe.Pointer(&born.next),
+		"top of the stack": unsafe.Add(unsafe.Pointer(&born.stack), len(born.stack)),
+	} {
+		if uintptr(at)%8 != 0 {
+			t.Errorf("%s is at %p", name, at)
 		}
 	}
 }

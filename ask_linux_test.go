@@ -122,7 +122,7 @@ func TestNetworkOfABoxCanBeUpdated(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ policy, want string }{
-		{`{"network": {}}`, "differs in network"},
+		{`{"network": {}}`, "grants nothing of the network any more"},
 		{strings.Replace(ruled(port, "allow"), `{"network"`, `{"filesystem": {"allowWrite": ["/var/tmp"]}, "network"`, 1), "differs in mounts"},
 		{`{"network": {"rules": 1}}`, "rules"},
 	} {

@@ -44,6 +44,10 @@ type Config struct {
 	Preset   string
 	// Policy is a whole policy in JSON with comments, as in a policy file.
 	Policy string
+	// Runtime is what carries the sandbox, in the place of what the policy says:
+	// "native", or "bwrap" for bubblewrap. WrapCommand takes those too that only
+	// the command has.
+	Runtime string
 	// Env is what the environment allow-list chooses from, as "NAME=value"; the
 	// program's own environment if nil.
 	Env []string
@@ -91,6 +95,9 @@ func (c *Config) core() sandbox.Config {
 	core := sandbox.Config{Dir: c.Dir, Settings: c.Settings, Preset: c.Preset, Environ: c.Env}
 	if c.Policy != "" {
 		core.Policy = []string{c.Policy}
+	}
+	if c.Runtime != "" {
+		core.Overrides.Runtime = &c.Runtime
 	}
 	if c.Ask != nil {
 		core.Ask = askWith(c.Ask)

@@ -176,6 +176,9 @@ func open(g *gate.Gate, l listener) (serve func() error, err error) {
 		return func() error { return g.ServeRejected(f) }, nil
 	}
 	defer f.Close() // package net keeps a descriptor of its own
+	if l.role == config.RoleHanded {
+		return handed(g, f)
+	}
 	if l.role != config.RoleDNSUDP {
 		listener, err := net.FileListener(f)
 		if err != nil {
@@ -192,6 +195,19 @@ func open(g *gate.Gate, l listener) (serve func() error, err error) {
 		return nil, errors.New("not a socket of UDP")
 	}
 	return func() error { return g.ServePacket(packets) }, nil
+}
+
+// handed takes over a socket by which connections are handed over.
+func handed(g *gate.Gate, f *os.File) (serve func() error, err error) {
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	packets, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("not a unix socket")
+	}
+	return func() error { return g.ServeHanded(packets) }, nil
 }
 
 // fileOf is an inherited socket that the runtime can wait for.

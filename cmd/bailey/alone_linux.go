@@ -76,7 +76,9 @@ func (r *request) runAlone(p policy.Policy, s *spec.Spec, cause error) int {
 	if err := r.checkAlone(p); err != nil {
 		return refuseAlone(s, cause, err)
 	}
-	a, err := landlock.PrepareAlone(s, landlock.Options{Streams: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	a, err := landlock.PrepareAlone(s, landlock.Options{
+		Streams: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Begun: forwardAlone,
+	})
 	if err != nil {
 		return refuseAlone(s, cause, err)
 	}
@@ -93,7 +95,6 @@ func (r *request) runAlone(p policy.Policy, s *spec.Spec, cause error) int {
 	}
 	g.Beside(proc.Pid, proc.Listeners, run.report.network)
 	proc.AtEnd = g.Close
-	forwardAlone(proc)
 	limit := sandbox.LimitTime(proc.Signal, s.TimeoutMillis)
 	state := proc.Wait()
 	expired := limit.Stop()
@@ -164,14 +165,18 @@ func (r *request) announceAlone(a *landlock.Alone, cause error) {
 // forwardAlone passes on what people and programs send. The command is in the
 // process group of this one, so what a terminal sends reaches both, and this one
 // outlives it; without a terminal only this one gets it.
-func forwardAlone(proc *landlock.Process) {
+func forwardAlone(pidfd int) {
+	fd, err := unix.FcntlInt(uintptr(pidfd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return // signals end this process, and with it the command
+	}
 	list := []unix.Signal{unix.SIGHUP, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM}
 	if hasControllingTerminal() {
 		signal.Ignore(unix.SIGINT, unix.SIGQUIT)
 	} else {
 		list = append(list, unix.SIGINT, unix.SIGQUIT)
 	}
-	signals.Forward(proc.Descriptor(), list...)
+	signals.Forward(fd, list...)
 }
 
 func hasControllingTerminal() bool {

@@ -71,7 +71,7 @@ func (p *prepared) open(o native.Options) (err error) {
 	if p.tty, err = terminal.Open(o.Streams); err != nil {
 		return err
 	}
-	o.Report = p.report.denied
+	o.Report, o.Begun = p.report.denied, forwardEarly
 	if p.tty != nil {
 		o.Terminal = &native.Terminal{Streams: p.tty.Streams, Termios: &p.tty.Termios, Size: &p.tty.Size}
 	}
@@ -153,6 +153,13 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 		say(tagError, proc.Err.Error())
 	}
 	return p.conclude(r, state, expired, s.TimeoutMillis)
+}
+
+// forwardEarly is forwardTo for a command that is about to run.
+func forwardEarly(pidfd int) {
+	if fd, err := unix.FcntlInt(uintptr(pidfd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+		signals.Forward(fd, foreground.Passed()...)
+	}
 }
 
 // forwardTo has signals of this process sent to process 1, which passes them on.

@@ -16,6 +16,7 @@ by hand: the command bailey does, for the first "bailey --keep NAME -- CMD".
 
   baileyd keeper      keep sandboxes, for who hands over a socket
   baileyd doctor      what "bailey doctor" runs
+  baileyd box top     what "bailey box top" shows on a terminal
   baileyd --version   print the version
   baileyd --help      print this text
 `
@@ -30,6 +31,9 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "bench" {
 		return runBench(args[1:], stdout, stderr)
+	}
+	if len(args) == 2 && args[0] == "box" && args[1] == "top" {
+		return boxTop(stderr)
 	}
 	if len(args) > 0 && args[0] == "doctor" {
 		return doctor.Main(args[1:], os.Stdin, stdout, stderr)

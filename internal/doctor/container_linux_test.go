@@ -178,6 +178,7 @@ func TestContainersAreDiagnosedAndHold(t *testing.T) {
 				break
 			}
 			e.holds(t, c.options)
+			e.leads(t, c.options)
 		})
 	}
 }
@@ -211,5 +212,22 @@ func (e *engine) holds(t *testing.T, options []string) {
 		if (said[i] == "works") != line.works {
 			t.Errorf("%s %s", line.text, said[i])
 		}
+	}
+}
+
+// leads runs commands whose only way out is the network gate, whichever runtime
+// that takes: through the proxy and by themselves, to a port that is granted and
+// to one that is not.
+func (e *engine) leads(t *testing.T, options []string) {
+	t.Helper()
+	const script = `for port in 8080 8081; do busybox httpd -p 127.0.0.1:$port -h /etc || exit 1; done
+get() { bailey -q --policy '{"network": {"allowLocalOutboundPorts": ["8080"]}}' -- "$@" 2>/dev/null || echo fails; }
+for port in 8080 8081; do
+	get busybox wget -qO- http://127.0.0.1:$port/secret
+	get busybox env -u http_proxy busybox wget -qO- http://127.0.0.1:$port/secret
+done`
+	out, err := e.run(options, "sh", "-c", script).CombinedOutput()
+	if want := "secret\nsecret\nfails\nfails\n"; err != nil || string(out) != want {
+		t.Errorf("got %q, %v; want %q", out, err, want)
 	}
 }

@@ -32,6 +32,9 @@ type Runtime struct {
 	Name string `json:"name"`
 	// Holds says that a command ran under the default policy with it.
 	Holds bool `json:"holds"`
+	// Runs says that a command ran with it, under that policy or one that asks for
+	// less.
+	Runs bool `json:"runs"`
 	// Says is what the command bailey said about it.
 	Says string `json:"says,omitempty"`
 }
@@ -120,7 +123,11 @@ func (r *Runtime) write(b *strings.Builder) {
 		b.WriteString("The " + r.Name + " runtime ran a command under the default policy.\n")
 		return
 	}
-	b.WriteString("The " + r.Name + " runtime ran nothing:\n")
+	if r.Runs {
+		b.WriteString("The " + r.Name + " runtime ran a command, but not under the default policy:\n")
+	} else {
+		b.WriteString("The " + r.Name + " runtime ran nothing:\n")
+	}
 	for line := range strings.Lines(r.Says) {
 		b.WriteString("        " + plain.Text(strings.TrimRight(line, "\n")) + "\n")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
@@ -171,14 +172,38 @@ func TestPreparedHostsAreDiagnosed(t *testing.T) {
 // readOnlyGroups makes every hierarchy read-only, as engines do in containers.
 const readOnlyGroups = `for m in $(awk '$(NF-2) ~ /^cgroup/ || $5 == "/sys/fs/cgroup" {print $5}' /proc/self/mountinfo); do mount -o remount,bind,ro "$m" || exit; done`
 
+// runtimes are those that hold the default policy, of those that need nothing but
+// the kernel.
 func (d *diagnosed) runtimes() string {
 	var names []string
 	for _, r := range d.Runtimes {
-		if r.Holds {
+		if r.Holds && (r.Name == spec.RuntimeNative || r.Name == spec.RuntimeLandlock) {
 			names = append(names, r.Name)
 		}
 	}
 	return strings.Join(names, " ")
+}
+
+func TestEveryRuntimeIsListedWithAReasonIfItDoesNotRun(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("bwrap"))
+	with := examine(t, exec.Command(doctorArgv(t)[0], doctorArgv(t)[1:]...))
+	without := exec.Command(doctorArgv(t)[0], doctorArgv(t)[1:]...)
+	without.Env = append(os.Environ(), "PATH="+t.TempDir())
+	for name, d := range map[string]*diagnosed{"programs": with, "no programs": examine(t, without)} {
+		var names []string
+		for _, r := range d.Runtimes {
+			names = append(names, r.Name)
+			if r.Holds == (r.Says != "") || r.Holds && !r.Runs {
+				t.Errorf("%s: %+v", name, r)
+			}
+			if r.Name == spec.RuntimeBwrap && (r.Holds != (d == with) || d != with && !strings.Contains(r.Says, "install")) {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		if !slices.Equal(names, spec.Runtimes()) {
+			t.Errorf("%s: got %q, want %q", name, names, spec.Runtimes())
+		}
+	}
 }
 
 func TestTextSaysWhatToDo(t *testing.T) {

@@ -119,13 +119,15 @@ func (r *run) carry(e Engine) int {
 		return fail(err)
 	}
 	r.tell(g.Chosen())
+	passed := make(chan os.Signal, 16)
+	notify(passed, foreground.Passed())
 	cmd, err := e.Start(s, o)
 	if err != nil {
 		g.Close()
 		return startFailed(err)
 	}
 	g.Beside(cmd.Pid(), cmd.Listeners(), r.fold.Emit)
-	state, expired := foreground.Follow(cmd, forwardTo(cmd), r.tty, cmd.Terminal(), s.TimeoutMillis)
+	state, expired := foreground.Follow(cmd, forwardTo(cmd, passed), r.tty, cmd.Terminal(), s.TimeoutMillis)
 	g.Close() // it tells what it has still to tell
 	return r.conclude(state, expired)
 }
@@ -145,18 +147,22 @@ func (r *run) conclude(state native.State, expired bool) int {
 }
 
 // forwardTo passes signals of this process on by hand: here nothing else waits
-// for the processor.
-func forwardTo(c Command) foreground.Forwarder {
-	return func(list ...unix.Signal) {
-		arrived := make(chan os.Signal, 16)
-		for _, sig := range list {
-			signal.Notify(arrived, sig)
+// for the processor. Some may have arrived already.
+func forwardTo(c Command, arrived chan os.Signal) foreground.Forwarder {
+	go func() {
+		for sig := range arrived {
+			_ = c.Signal(sig.(unix.Signal)) // fails only when the command has ended
 		}
-		go func() {
-			for sig := range arrived {
-				_ = c.Signal(sig.(unix.Signal)) // fails only when the command has ended
-			}
-		}()
+	}()
+	return func(list ...unix.Signal) { notify(arrived, list) }
+}
+
+// notify leaves alone what the caller ignores, as nohup does.
+func notify(to chan os.Signal, list []unix.Signal) {
+	for _, sig := range list {
+		if !signal.Ignored(sig) {
+			signal.Notify(to, sig)
+		}
 	}
 }
 

@@ -54,6 +54,10 @@ func keep(name string, data []byte) {
 	report("keep "+name, os.WriteFile(filepath.Join(loot, name), data, 0o644))
 }
 
+// runtimeVariable names the runtime that attacks are tried on, in a run for
+// another than the native one; see TestAttacksFailWithBubblewrapToo.
+const runtimeVariable = "BAILEY_TEST_RUNTIME"
+
 // box is a home directory with secrets, a project in it, and a sandbox around
 // the project.
 type box struct {
@@ -117,7 +121,7 @@ func (b *box) write(path, text string) {
 
 // manager is ready to run commands in the sandbox.
 func (b *box) manager() (*bailey.Manager, error) {
-	m := bailey.New(bailey.Config{Dir: b.project, Policy: b.policy})
+	m := bailey.New(bailey.Config{Dir: b.project, Policy: b.policy, Runtime: os.Getenv(runtimeVariable)})
 	return m, m.Initialize()
 }
 

@@ -103,13 +103,21 @@ func interruptJob(state native.State, alone bool) {
 // ForwardSignals passes on what people and programs send. What faults cause
 // stays this process's own.
 func ForwardSignals(p Process, forward Forwarder, tty *terminal.Session) {
-	forward(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
-		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP)
+	forward(Passed()...)
 	if tty == nil {
 		forward(unix.SIGCONT, unix.SIGWINCH)
 		return
 	}
 	go followTerminal(p, tty)
+}
+
+// Passed are the signals that the command gets, terminal or not. They should be
+// passed on before it runs: it may tell somebody that it is ready for them.
+func Passed() []unix.Signal {
+	return []unix.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
+		unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP,
+	}
 }
 
 // followTerminal does what signals about the caller's terminal ask for.

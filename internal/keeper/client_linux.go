@@ -91,8 +91,8 @@ type Early struct{ conn *conn }
 
 // Connect begins a connection, if there is a keeper, and does not wait for it.
 func Connect() Early {
-	p, err := openPlace()
-	if err != nil {
+	p, err := findPlace()
+	if p == nil || err != nil {
 		return Early{}
 	}
 	defer p.close()

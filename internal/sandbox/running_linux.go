@@ -11,6 +11,7 @@ import (
 
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/limits"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/bwrap"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -58,7 +59,11 @@ func (r *alone) start(s *spec.Spec, o native.Options) (*native.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	proc, err := native.Start(s, o)
+	start := native.Start
+	if s.Runtime == spec.RuntimeBwrap {
+		start = bwrap.Start
+	}
+	proc, err := start(s, o)
 	if err != nil {
 		g.Close()
 		return nil, err

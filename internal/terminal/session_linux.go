@@ -180,7 +180,7 @@ func (s *Session) sync() bool {
 	if s.taken = s.taken && *now == s.applied; s.taken {
 		own = s.saved
 	}
-	want := raw(own)
+	want := Raw(own)
 	if s.shared {
 		want = s.mirrored(own)
 	}
@@ -212,8 +212,8 @@ func (s *Session) foreground() bool {
 	return err != nil || group == unix.Getpgrp()
 }
 
-// raw is for a terminal that hands everything on.
-func raw(t unix.Termios) unix.Termios {
+// Raw is for a terminal that hands everything on.
+func Raw(t unix.Termios) unix.Termios {
 	t.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
 	t.Oflag &^= unix.OPOST
 	t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN

@@ -34,6 +34,7 @@ type Alone struct {
 	private []string    // directories that start empty, below home
 	moved   [][2]string // paths inside, and where what they name is here
 	streams [3]*os.File
+	begun   func(pidfd int)
 	check   *check
 }
 
@@ -52,7 +53,7 @@ func PrepareAlone(s *spec.Spec, o Options) (*Alone, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Alone{streams: o.Streams}
+	a := &Alone{streams: o.Streams, begun: o.Begun}
 	a.check = &check{spec: s, world: w, abi: abi, terminal: hasTerminal(o.Streams), alone: true}
 	a.check.refuseAlone()
 	a.check.refuseSockets(o.Streams)

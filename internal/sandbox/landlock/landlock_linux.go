@@ -33,6 +33,9 @@ type Options struct {
 	Streams [3]*os.File
 	// Denied are the paths that the policy denies, free of links.
 	Denied []Denial
+	// Begun, if not nil, is called with a descriptor of the process that becomes the
+	// command, before it can, and must not keep it. It is for who starts one alone.
+	Begun func(pidfd int)
 }
 
 // Denial is a path that must not be read, or not be written. A Spec says nothing

@@ -72,7 +72,7 @@ func (a *Alone) start(p *Process, program string, report func(broker.Denial)) er
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
-	socket, err := p.launch(program, o.encode(), a.streams)
+	socket, err := p.launch(program, o.encode(), a)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (a *Alone) order(h *haven) (*order, error) {
 }
 
 // launch starts the child, and returns the socket on which it tells.
-func (p *Process) launch(program string, order []byte, streams [3]*os.File) (int, error) {
+func (p *Process) launch(program string, order []byte, a *Alone) (int, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, os.NewSyscallError("socketpair", err)
@@ -125,13 +125,16 @@ func (p *Process) launch(program string, order []byte, streams [3]*os.File) (int
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // which the child inherits; see package native
 	child, err := os.StartProcess(program, []string{ChildName}, &os.ProcAttr{
 		Env:   []string{parentVariable + "=" + strconv.Itoa(os.Getpid())},
-		Files: []*os.File{streams[0], streams[1], streams[2], read, theirs},
+		Files: []*os.File{a.streams[0], a.streams[1], a.streams[2], read, theirs},
 	})
 	_ = read.Close()
 	if err == nil {
 		p.Pid = child.Pid
 		p.pidfd, err = unix.PidfdOpen(child.Pid, 0)
 		_ = child.Release()
+	}
+	if err == nil && a.begun != nil {
+		a.begun(p.pidfd)
 	}
 	if err == nil {
 		_, err = write.Write(order)
@@ -231,9 +234,6 @@ func (p *Process) Wait() native.State {
 
 // Signal passes a signal on to the command.
 func (p *Process) Signal(sig unix.Signal) error { return unix.PidfdSendSignal(p.pidfd, sig, nil, 0) }
-
-// Descriptor is a pidfd of the command.
-func (p *Process) Descriptor() int { return p.pidfd }
 
 // end kills a child that did not become the command.
 func (p *Process) end() {

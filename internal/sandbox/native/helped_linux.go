@@ -237,7 +237,7 @@ func (h *helped) namespace() (*syscall.SysProcAttr, error) {
 	if !h.embryo.id.Full {
 		return attr, nil
 	}
-	attr.Cloneflags, attr.GidMappingsEnableSetgroups = syscall.CLONE_NEWUSER, true
+	attr.Cloneflags = syscall.CLONE_NEWUSER
 	for name, to := range map[string]*[]syscall.SysProcIDMap{"uid_map": &attr.UidMappings, "gid_map": &attr.GidMappings} {
 		own, err := readFile("/proc/self/" + name)
 		if err != nil {
@@ -294,6 +294,8 @@ func (h *helped) adopt() {
 	if pid, err := strconv.Atoi(number); err == nil {
 		p.Pid = pid
 	}
+	h.embryo.begun()
+	_, _ = unix.Write(h.embryo.pipes.socket, []byte{1}) // if it has ended, that will be known
 }
 
 // failed says why the command does not run.
@@ -352,6 +354,16 @@ func (p *Process) child() int {
 	return p.Pid
 }
 
+// throughHelper is how process 1 ended, as a helper tells it by its own end: as
+// shells do.
+func throughHelper(ws unix.WaitStatus) unix.WaitStatus {
+	const signalled = 128
+	if ws.Exited() && ws.ExitStatus() > signalled {
+		return unix.WaitStatus(ws.ExitStatus() - signalled)
+	}
+	return ws
+}
+
 // Helped says whether another program begins the sandbox.
 func (e *Embryo) Helped() bool { return e.helped != nil }
 
@@ -408,6 +420,8 @@ func (h *helped) build(l *launcher) error {
 	l.rules(num(fdRuleset), handledRights(l.abi), left)
 	l.restrict(num(fdRuleset))
 	l.privileges()
+	l.begin(WallInit, "wait for the launcher", "", "")
+	l.call(unix.SYS_READ, num(fdSocket), l.ptr(l.alloc(1)), num(1)) // see adopt
 	l.filter()
 	l.exec()
 	return nil

@@ -37,6 +37,10 @@ type Options struct {
 	// Files, if not 0, is the soft limit of open files that commands get, where
 	// the launching program has changed its own.
 	Files uint64
+	// Begun, if not nil, is called with a descriptor of process 1 before the command
+	// can run, and must not keep it. Signals to process 1 are passed on from then
+	// on, or once the command runs.
+	Begun func(pidfd int)
 	// Account has everything counted that Process.Used can tell, where this
 	// machine lets it be counted.
 	Account bool
@@ -341,11 +345,19 @@ func checkStreams(s *spec.Spec, streams [3]*os.File, abi int) (rights [3]uint64,
 // run lets the child go on with the rest, and waits for the command to run.
 func (e *Embryo) run(l *launcher) error {
 	e.o.Trace.Mark("plan")
+	e.begun()
 	if err := e.proceed(l.plan, nil); err != nil {
 		return err
 	}
 	e.pipes.closeChild()
 	return e.hear(l)
+}
+
+// begun tells who wants to know that process 1 can get signals.
+func (e *Embryo) begun() {
+	if e.o.Begun != nil {
+		e.o.Begun(e.proc.pidfd)
+	}
 }
 
 // hear takes what the child hands out, and waits for the command to run.
@@ -557,6 +569,9 @@ func (p *Process) reap() unix.WaitStatus {
 		if _, err := unix.Wait4(p.child(), &ws, 0, &used); err != unix.EINTR {
 			break
 		}
+	}
+	if p.helper != 0 {
+		ws = throughHelper(ws)
 	}
 	p.Used = p.walled.conclude(&used)
 	closeAll(&p.pidfd, &p.status)

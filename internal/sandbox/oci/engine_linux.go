@@ -1,0 +1,378 @@
+package oci
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/engine"
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/wire"
+)
+
+// Engine is one runtime.
+type Engine struct {
+	name      string
+	program   string   // in PATH
+	platforms []string // see runtimeOrder
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Engines are all runtimes of this package, whether or not they are installed. A
+// program that has them calls Become first.
+func Engines() []engine.Engine {
+	one := []string{""}
+	return []engine.Engine{
+		&Engine{Runc, "runc", one}, &Engine{Crun, "crun", one},
+		// Not kvm: where it works at all it needs a device that few may open.
+		&Engine{Gvisor, "runsc", []string{"systrap", "ptrace"}},
+	}
+}
+
+func (e *Engine) Name() string { return e.name }
+
+// find returns the runtime's program: in PATH, beside Bailey's own, or where only an
+// administrator's PATH leads.
+func (e *Engine) find() (string, error) {
+	if file, err := exec.LookPath(e.program); err == nil {
+		return file, nil
+	}
+	if file := host.Beside(e.program); file != "" {
+		return file, nil
+	}
+	for _, dir := range []string{"/usr/local/sbin/", "/usr/sbin/", "/sbin/"} {
+		if unix.Access(dir+e.program, unix.X_OK) == nil {
+			return dir + e.program, nil
+		}
+	}
+	fix := "install the package " + e.program
+	if e.name == Gvisor {
+		fix = "build it with scripts/build-runsc, and put it in PATH or beside bailey"
+	}
+	return "", fmt.Errorf("runtime %s: the program %s is not in PATH; %s", e.name, e.program, fix)
+}
+
+// Start starts the command of a Spec.
+func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
+	program, err := e.find()
+	if err != nil {
+		return nil, err
+	}
+	sweepGroups()
+	c := &command{name: s.Argv[0], group: groupName(s)}
+	err = c.start(s, o, runtimeOrder{
+		Name: e.name, Program: program, Rootless: os.Geteuid() != 0, Grouped: s.Limits.NeedGroup(),
+		Platforms: e.platforms, Open: !s.Network.IsOwn(), Sockets: allowsUnix(s),
+	})
+	if err != nil {
+		c.finish()
+		for _, f := range []*os.File{c.terminal, c.gate} {
+			_ = f.Close() // which may not be there
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// command is a sandbox that runs.
+type command struct {
+	name    string
+	group   string   // its control group, or ""
+	guard   int      // process, or 0
+	status  *os.File // what the first process tells
+	streams streams
+
+	mu       sync.Mutex
+	control  int // socket to the guard; -1 once it has ended
+	terminal *os.File
+	gate     *os.File // its socket, if the Spec wants one
+}
+
+func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
+	c.control = -1
+	if err := c.streams.open(o); err != nil {
+		return err
+	}
+	c.terminal = c.streams.terminal
+	umask := unix.Umask(0)
+	unix.Umask(umask)
+	options := Options{
+		Dir: stage, Runtime: r.Name, Identity: IdentityOf(s.Identity, uint32(os.Getpid())), Console: c.streams.console,
+		Stream: c.streams.stream, Cgroup: c.group, Umask: uint32(umask),
+	}
+	if s.Identity.UID != 0 {
+		options.Group = uint32(s.Identity.GID)
+	}
+	if o.Terminal != nil && o.Terminal.Size != nil {
+		options.Size = [2]uint16{o.Terminal.Size.Row, o.Terminal.Size.Col}
+	}
+	orders, err := c.spawn(s.Identity, options.Identity)
+	if err != nil {
+		return err
+	}
+	// While the guard starts.
+	err = instruct(orders, s, options, r)
+	_ = orders.Close()
+	if err != nil {
+		return err
+	}
+	return c.begin(o.Terminal, gateSocket(s) != "")
+}
+
+// instruct tells the guard what to do. A bundle that lacks a wall ends here.
+func instruct(orders *os.File, s *spec.Spec, o Options, r runtimeOrder) error {
+	config, sources, err := Config(s, o)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	// If the guard is gone, what it has said tells more than this.
+	_, _ = orders.Write(wire.Append(nil, order{Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Runtime: r}))
+	return nil
+}
+
+// spawn starts the guard, in namespaces of its own, and returns where it expects to be
+// told what to do.
+func (c *command) spawn(caller spec.Identity, id Identity) (orders *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	c.control = pair[0]
+	defer func() { _ = unix.Close(pair[1]) }()
+	status, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c.status = status
+	defer theirs.Close()
+	read, orders, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer read.Close()
+	// By its path: what /proc/self/exe leads to is mounted in this namespace, and the
+	// guard's own could not mount it again.
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	attr := &syscall.ProcAttr{Env: []string{}, Sys: guardAttributes(caller)}
+	for _, f := range c.streams.inner {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	attr.Files = append(attr.Files, uintptr(pair[1]), theirs.Fd(), read.Fd())
+	c.guard, err = syscall.ForkExec(program, guardArgs(id), attr)
+	c.streams.started()
+	if err != nil {
+		c.guard = 0
+		_ = orders.Close()
+		return nil, &native.LaunchError{Step: "clone into new process and mount namespaces", Errno: errnoOf(err), Wall: native.WallUser}
+	}
+	return orders, nil
+}
+
+// guardAttributes are the namespaces that a guard is in. What a user may mount in
+// there takes a user namespace, in which the user stays the same.
+func guardAttributes(id spec.Identity) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
+	if id.UID != 0 {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: id.UID, HostID: id.UID, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: id.GID, HostID: id.GID, Size: 1}}
+		for c := range uintptr(unix.CAP_LAST_CAP + 1) {
+			attr.AmbientCaps = append(attr.AmbientCaps, c)
+		}
+	}
+	return attr
+}
+
+// begin waits until the command runs. The first process tells that, often before the
+// runtime has ended; the guard tells what went wrong, and hands over
+// what is served outside.
+func (c *command) begin(t *native.Terminal, gated bool) error {
+	fds := []unix.PollFd{{Fd: int32(c.control), Events: unix.POLLIN}, {Fd: int32(c.status.Fd()), Events: unix.POLLIN}}
+	running := false
+	for !running || c.streams.console && c.terminal == nil || gated && c.gate == nil {
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			return os.NewSyscallError("poll", err)
+		}
+		var err error
+		switch {
+		case fds[0].Revents != 0:
+			err = c.hear(t)
+		case fds[1].Revents != 0:
+			err, running = c.started(), true
+			fds = fds[:1]
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hear takes in what the guard tells: the command's terminal, the gate's socket, or why
+// there is no sandbox.
+func (c *command) hear(t *native.Terminal) error {
+	text, rights := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4))
+	n, rn, err := receive(c.control, text, rights)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return errors.New("the guard of the sandbox ended before it stood")
+	case rn == 0:
+		return errors.New(string(text[:n]))
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:rn])
+	if err != nil {
+		return err
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fds[0]), string(text[:n]))
+	if string(text[:n]) == saysGate {
+		c.gate = f
+		return nil
+	}
+	c.terminal = f
+	return furnishTerminal(f, t)
+}
+
+func receive(fd int, text, rights []byte) (n, rn int, err error) {
+	for {
+		n, rn, _, _, err = unix.Recvmsg(fd, text, rights, unix.MSG_CMSG_CLOEXEC)
+		if err != unix.EINTR {
+			return n, rn, os.NewSyscallError("recvmsg", err)
+		}
+	}
+}
+
+// started takes in the first that the first process tells.
+func (c *command) started() error {
+	what, ok := c.read()
+	switch {
+	case !ok:
+		return c.whyNot()
+	case what&toldFailed != 0:
+		return &native.ExecError{Name: c.name, Errno: unix.Errno(what &^ toldFailed)}
+	}
+	return nil
+}
+
+// whyNot is what the guard has said. If that is nothing, the runtime did its part.
+func (c *command) whyNot() error {
+	text := make([]byte, 64<<10)
+	if n, _, _, _, err := unix.Recvmsg(c.control, text, nil, unix.MSG_DONTWAIT); err == nil && n > 0 {
+		return errors.New(string(text[:n]))
+	}
+	return errors.New("the sandbox's first process ended before the command began")
+}
+
+// read returns the next that the first process tells, and false when it has ended.
+func (c *command) read() (uint64, bool) {
+	var buf [toldSize]byte
+	_, err := io.ReadFull(c.status, buf[:])
+	return binary.NativeEndian.Uint64(buf[:]), err == nil
+}
+
+func (c *command) Wait() native.State {
+	for {
+		what, ok := c.read()
+		if !ok {
+			c.finish()
+			return native.State{Killed: true, Wait: unix.WaitStatus(unix.SIGKILL)}
+		}
+		ws := unix.WaitStatus(what)
+		switch {
+		case ws.Continued():
+		case ws.Stopped():
+			return native.State{Wait: ws}
+		default:
+			c.finish()
+			return native.State{Wait: ws}
+		}
+	}
+}
+
+// finish ends what is left. With the guard the kernel ends every process below it,
+// and with the last of them their mounts are gone.
+func (c *command) finish() {
+	c.mu.Lock()
+	control := c.control
+	c.control = -1
+	c.mu.Unlock()
+	if c.guard != 0 {
+		_ = unix.Kill(c.guard, unix.SIGKILL)
+		waitFor(c.guard)
+	}
+	if control >= 0 {
+		_ = unix.Close(control)
+	}
+	if c.status != nil {
+		_ = c.status.Close()
+	}
+	c.streams.finish()
+	removeGroup(c.group)
+}
+
+// waitFor waits for the end of a child.
+func waitFor(pid int) (ws unix.WaitStatus) {
+	for {
+		if _, err := unix.Wait4(pid, &ws, 0, nil); err != unix.EINTR {
+			return ws
+		}
+	}
+}
+
+func (c *command) Signal(sig unix.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.control < 0 {
+		return os.ErrProcessDone
+	}
+	if sig == unix.SIGKILL {
+		return unix.Kill(c.guard, sig)
+	}
+	_, err := unix.Write(c.control, []byte{byte(sig)})
+	return os.NewSyscallError("write", err)
+}
+
+func (c *command) Pid() int { return c.guard }
+
+func (c *command) Terminal() *os.File { return c.terminal }
+
+func (c *command) Listeners() []native.Listener {
+	if c.gate == nil {
+		return nil
+	}
+	return []native.Listener{{Role: config.RoleUnix, File: c.gate}}
+}
+
+// groupName is the control group of a sandbox of this process, or "" if an ordinary
+// user, who can make none, starts it.
+func groupName(s *spec.Spec) string {
+	if s.Identity.UID != 0 {
+		return ""
+	}
+	return "/" + groupPrefix + strconv.Itoa(os.Getpid())
+}

@@ -1,0 +1,153 @@
+package oci
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// statusFD is the first process's end of the pipe by which it tells what becomes of
+// the command.
+const statusFD = 3
+
+// What the first process tells: a wait status, or one of these.
+const (
+	toldStarted = 1 << 32
+	toldFailed  = 1 << 33 // plus the error: the command could not be executed
+)
+
+const toldSize = 8
+
+// initArgs is the command line of the first process: its name, the stream that is
+// the command's terminal, how many programs to try, these, and the command.
+func initArgs(s *spec.Spec, stream int) []string {
+	args := []string{initPath, strconv.Itoa(stream), strconv.Itoa(len(s.Exec))}
+	return append(append(args, s.Exec...), s.Argv...)
+}
+
+// first is the first process of a sandbox. It has the command's user and filter and
+// no privilege; what it does the command could do as well.
+type first struct {
+	stream int // descriptor of the command's terminal, or -1
+	exec   []string
+	argv   []string
+	pid    int
+}
+
+func parseFirst(args []string) (*first, bool) {
+	if len(args) < 3 {
+		return nil, false
+	}
+	stream, err := strconv.Atoi(args[1])
+	count, err2 := strconv.Atoi(args[2])
+	rest := args[3:]
+	if err != nil || err2 != nil || count < 0 || count >= len(rest) {
+		return nil, false
+	}
+	return &first{stream: stream, exec: rest[:count], argv: rest[count:]}, true
+}
+
+// run starts the command and stays until it has ended.
+func (f *first) run() int {
+	runtime.LockOSThread()
+	// Nothing inside may trace this process or use its descriptors.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	unix.CloseOnExec(statusFD)
+	arrived := make(chan os.Signal, 64)
+	signal.Notify(arrived)
+	// A session of its own: the caller's terminal is out of reach.
+	_, _ = unix.Setsid() // the runtime may have done it
+	if f.stream >= 0 {
+		_ = unix.IoctlSetInt(f.stream, unix.TIOCSCTTY, 0) // and this
+	}
+	if err := f.start(); err != nil {
+		tell(toldFailed | uint64(errnoOf(err)))
+		return 0
+	}
+	tell(toldStarted)
+	// The command's streams are its own: whoever reads them sees their end when the
+	// command closes them.
+	for fd := range statusFD {
+		_ = unix.Close(fd)
+	}
+	go func() {
+		for sig := range arrived {
+			f.pass(sig.(unix.Signal))
+		}
+	}()
+	f.reap()
+	return 0
+}
+
+// start tries the programs in order. That one is missing is no reason not to try the
+// next, and neither is one that may not be executed, but then that is the error.
+func (f *first) start() (err error) {
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	if f.stream >= 0 {
+		attr.Sys = &syscall.SysProcAttr{Foreground: true, Ctty: f.stream}
+	}
+	err = unix.ENOENT
+	for _, name := range f.exec {
+		var tried error
+		f.pid, tried = syscall.ForkExec(name, f.argv, attr)
+		switch {
+		case tried == nil:
+			return nil
+		case errors.Is(tried, unix.EACCES):
+			err = tried
+		case !errors.Is(tried, unix.ENOENT) && !errors.Is(tried, unix.ENOTDIR):
+			return tried
+		}
+	}
+	return err
+}
+
+// pass hands a signal on. HUP, INT, QUIT, CONT, TSTP and WINCH concern the whole job,
+// as from a terminal.
+func (f *first) pass(sig unix.Signal) {
+	pid := f.pid
+	switch sig {
+	case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU: // of this process's own doing
+		return
+	case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGCONT, unix.SIGTSTP, unix.SIGWINCH:
+		pid = -pid
+	}
+	_ = unix.Kill(pid, sig)
+}
+
+// reap takes in every child that has something to tell, until the command has ended.
+func (f *first) reap() {
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, unix.WUNTRACED|unix.WCONTINUED, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if pid == f.pid {
+			tell(uint64(uint32(ws)))
+		}
+		if err != nil || pid == f.pid && (ws.Exited() || ws.Signaled()) {
+			return
+		}
+	}
+}
+
+func tell(what uint64) {
+	_, _ = unix.Write(statusFD, binary.NativeEndian.AppendUint64(nil, what))
+}
+
+func errnoOf(err error) unix.Errno {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return unix.EIO
+}

@@ -1,0 +1,140 @@
+package oci
+
+import (
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/engine"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// Refuses names the parts of a Spec that only a broker, the network gate or Landlock
+// could hold, and what the machine does not have.
+func (e *Engine) Refuses(s *spec.Spec) error {
+	if _, err := e.find(); err != nil {
+		return err
+	}
+	r := &refusal{name: e.name, spec: s}
+	r.broker()
+	r.network()
+	r.files()
+	r.limits()
+	return engine.Refused(r.reasons)
+}
+
+type refusal struct {
+	name    string
+	spec    *spec.Spec
+	reasons []*spec.Unsupported
+}
+
+func (r *refusal) refuse(key, value, reason string) {
+	r.reasons = append(r.reasons, engine.Refuse(r.name, key, value, reason))
+}
+
+// refuseWhy refuses what a rule asks for, which names its key and value.
+func (r *refusal) refuseWhy(why, reason string) {
+	key, value, _ := strings.Cut(why, " ")
+	r.refuse(key, value, reason)
+}
+
+// broker: nobody is asked while the command runs.
+func (r *refusal) broker() {
+	b := r.spec.Broker
+	if b == nil {
+		return
+	}
+	const reason = "has no broker, which would have to be asked each time"
+	if b.Commands != nil {
+		r.refuse("command", "", reason)
+	}
+	if b.Observe {
+		r.refuse("--monitor", "", reason)
+	}
+	if len(b.Sockets.Allowed) > 0 && !b.Sockets.All && gateSocket(r.spec) == "" {
+		r.refuse("network.allowUnixSockets", strings.Join(b.Sockets.Allowed, ", "), reason)
+	}
+	names := false
+	for _, layer := range b.Layers {
+		for i := range layer {
+			rule := &layer[i]
+			matters := rule.Read == spec.Denied || rule.Write == spec.Denied && len(b.Areas) > 0
+			switch {
+			case !matters:
+			case strings.HasPrefix(rule.Why, "filesystem."):
+				r.refuseWhy(rule.Why, reason)
+			default:
+				names = true
+			}
+		}
+	}
+	if names {
+		r.reasons = append(r.reasons, &spec.Unsupported{
+			Key: "filesystem.protectMissing", Reason: "the " + r.name + " runtime has no broker, which would keep protected names from being made in " + strings.Join(b.Areas, ", "),
+			Fix: "set it to false, or use --runtime native",
+		})
+	}
+}
+
+// network: it is closed, or the host's, or the gate's by a unix socket. Nobody tells that
+// socket from others.
+func (r *refusal) network() {
+	switch {
+	case r.spec.Network != spec.NetworkGate:
+	case gateSocket(r.spec) == "":
+		r.refuse("network.allowedDomains", "", "has no ports that lead to the network gate; \"egress\": \"socket\" with \"allowAllUnixSockets\" leads there, and \"*\" is the host's network")
+	case !allowsUnix(r.spec):
+		r.refuse("network.egress", "socket", "cannot tell the gate's socket from others; set \"allowAllUnixSockets\" if there are none in what is granted")
+	}
+	if len(r.spec.Expose) > 0 {
+		r.refuse("network.exposePorts", "", "has no way in")
+	}
+}
+
+// files: what mounts cannot hold.
+func (r *refusal) files() {
+	for i := range r.spec.Mounts {
+		m := &r.spec.Mounts[i]
+		var st unix.Stat_t
+		switch {
+		case m.Kind == spec.Symlink && spec.Covers("/dev", m.Target):
+			r.refuse("devices.allow", m.Target, "makes no links in /dev; name the device that it leads to")
+		case m.Kind == spec.Bind && m.File && unix.Lstat(m.Source, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK:
+			r.refuseWhy(m.Why, "would mount on what the link "+m.Target+" leads to")
+		}
+	}
+	for _, rule := range r.spec.Landlock.Rules {
+		_, m := r.spec.Access(rule.Path)
+		if rule.Execute && m != nil && m.Target != rule.Path && executing(r.spec, m) == "noexec" {
+			r.refuse("filesystem.allowExecute", rule.Path, "executes from all of "+path.Clean(m.Target)+", or from nothing in it")
+		}
+	}
+}
+
+// minPids leaves the command some: the threads of the first process count as well.
+const minPids = 24
+
+// limits: runtimes hold them by control groups, which are root's to make.
+func (r *refusal) limits() {
+	root := os.Geteuid() == 0
+	r.spec.Limits.Each(func(key, value string) {
+		switch {
+		case key == "resources.disk":
+			r.refuse(key, value, "does not count what is written")
+		case !root:
+			r.refuse(key, value, "makes control groups for root only")
+		case key == "resources.pids" && r.name == Gvisor:
+			r.refuse(key, value, "would count gVisor's own threads, not the command's processes")
+		case key == "resources.pids" && r.spec.Limits.Pids < minPids:
+			r.refuse(key, value, "needs some for the first process's threads; "+strconv.Itoa(minPids)+" or more")
+		}
+	})
+	if slices.ContainsFunc(r.spec.Rlimits, func(x spec.Rlimit) bool { return x.Name == "nproc" }) {
+		r.refuse("resources.pids", "", "makes control groups for root only")
+	}
+}

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// runAudit has nothing to attack where nothing can be run.
+// runAudit has attacks on the walls of Linux only.
 func runAudit(*request) int {
-	return fail(errors.New("this version has no runtime for " + runtime.GOOS + "; there is nothing to audit"))
+	return fail(errors.New("audit: this version knows no attacks for " + runtime.GOOS))
 }

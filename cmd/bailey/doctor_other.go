@@ -11,5 +11,5 @@ func runDoctor(r *request) int {
 	if err := r.noArguments(); err != nil {
 		return fail(err)
 	}
-	return fail(errors.New("doctor: this version has no runtime for " + runtime.GOOS + ", so there is nothing to examine"))
+	return fail(errors.New("doctor: this version examines nothing on " + runtime.GOOS))
 }

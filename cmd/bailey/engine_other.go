@@ -9,5 +9,5 @@ import (
 )
 
 func (r *request) handOver(s *spec.Spec) int {
-	return fail(errors.New("runtime " + s.Runtime + ": this version has it for Linux only"))
+	return fail(errors.New("runtime " + s.Runtime + ": this version has it for Linux only; use --runtime auto"))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/trace"
 )
 
-var errNoResidents = errors.New("this version has no runtime for " + runtime.GOOS + ", so no sandbox can stay")
+var errNoResidents = errors.New("--keep: this version has no sandboxes that stay on " + runtime.GOOS + "; run it without")
 
 func launchKept(*request, []string, *trace.Log) int { return fail(errNoResidents) }
 

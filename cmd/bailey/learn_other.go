@@ -8,5 +8,5 @@ import (
 )
 
 func runLearn(*request) int {
-	return fail(errors.New("this version has no runtime for " + runtime.GOOS + ", so nothing can be observed"))
+	return fail(errors.New("learn: this version cannot observe commands on " + runtime.GOOS))
 }

@@ -2,5 +2,5 @@
 
 package host
 
-// InSandbox is false: there is no runtime for this system yet.
+// InSandbox is false: only sandboxes of Linux can be told from inside.
 func InSandbox() bool { return false }

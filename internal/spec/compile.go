@@ -49,6 +49,7 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 		c.gate()
 		c.certificates()
 		c.drafted()
+		c.program()
 		c.checkAliases()
 		c.broker()
 		c.denialsForAdvice()

@@ -9,9 +9,8 @@ import (
 // defaultPath is PATH where the caller has none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// searchPath sets PATH inside and the files tried as the command's program. An
-// empty or relative entry would mean whatever directory the command happens to
-// be in, so it is left out.
+// searchPath sets PATH inside. An empty or relative entry would mean whatever
+// directory the command happens to be in, so it is left out.
 func (c *compiler) searchPath() {
 	value, ok := c.policy.Env.Set["PATH"]
 	if !ok {
@@ -25,6 +24,10 @@ func (c *compiler) searchPath() {
 	if len(c.search) == 0 {
 		c.search = strings.Split(defaultPath, ":")
 	}
+}
+
+// program sets the command and the files tried as its program.
+func (c *compiler) program() {
 	c.spec.Argv = c.command.Argv
 	if len(c.command.Argv) == 0 {
 		return

@@ -419,6 +419,7 @@ func (h *helped) build(l *launcher) error {
 	l.limits()
 	l.rules(num(fdRuleset), handledRights(l.abi), left)
 	l.restrict(num(fdRuleset))
+	l.bound()
 	l.privileges()
 	l.begin(WallInit, "wait for the launcher", "", "")
 	l.call(unix.SYS_READ, num(fdSocket), l.ptr(l.alloc(1)), num(1)) // see adopt

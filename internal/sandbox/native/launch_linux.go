@@ -86,6 +86,7 @@ func (b *builder) prelude(in inherited, id spec.Identity) (umask cell) {
 	b.timers()
 	umask = b.descriptors(in)
 	b.identity(id)
+	b.bound()
 	b.stage()
 	b.root()
 	b.proc()
@@ -451,16 +452,22 @@ func (l *launcher) leaveHost(umask cell) {
 	l.call(unix.SYS_UMASK, from(umask))
 }
 
-// privileges gives up every capability in all five sets, for good: the
+// bound gives up what could be got by an exec: the capabilities that the child
+// has stay with it until privileges takes them.
+func (b *builder) bound() {
+	b.begin(WallUser, "bound capabilities", "", "")
+	// A keyring of the session's own: the caller's is no longer possessed.
+	const joinSessionKeyring = 1
+	b.call(unix.SYS_KEYCTL, num(joinSessionKeyring), num(0)).tolerate = uintptr(unix.ENOSYS)
+	for c := range lastCapability + 1 {
+		b.call(unix.SYS_PRCTL, num(unix.PR_CAPBSET_DROP), num(c)).tolerate = uintptr(unix.EINVAL) // this kernel has fewer
+	}
+}
+
+// privileges gives up every capability in the other four sets, for good: the
 // securebits keep an exec by user 0 from getting them back.
 func (l *launcher) privileges() {
 	l.begin(WallUser, "drop capabilities", "", "")
-	// A keyring of the session's own: the caller's is no longer possessed.
-	const joinSessionKeyring = 1
-	l.call(unix.SYS_KEYCTL, num(joinSessionKeyring), num(0)).tolerate = uintptr(unix.ENOSYS)
-	for c := range lastCapability + 1 {
-		l.call(unix.SYS_PRCTL, num(unix.PR_CAPBSET_DROP), num(c)).tolerate = uintptr(unix.EINVAL) // this kernel has fewer
-	}
 	const secbits = 0xef // no root magic, no setuid fix-up, no ambient set; all locked
 	l.call(unix.SYS_PRCTL, num(unix.PR_SET_SECUREBITS), num(secbits))
 	l.call(unix.SYS_PRCTL, num(unix.PR_CAP_AMBIENT), num(unix.PR_CAP_AMBIENT_CLEAR_ALL), num(0), num(0), num(0))

@@ -191,7 +191,7 @@ func newEmbryo(o Options, id spec.Identity, network spec.Network, p *pipes) *Emb
 
 // planPrelude plans what follows the birth.
 func (e *Embryo) planPrelude() (next *[2]uintptr) {
-	e.prelude = builder{plan: newPlan(160), trace: e.o.Trace, tree: tree{made: make(map[string]bool, 64)}}
+	e.prelude = builder{plan: newPlan(224), trace: e.o.Trace, tree: tree{made: make(map[string]bool, 64)}}
 	e.umask = e.prelude.prelude(e.pipes.in, e.id)
 	return e.prelude.pause(fdGo, "wait for the spec")
 }

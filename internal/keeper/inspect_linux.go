@@ -46,7 +46,7 @@ type told struct {
 func Inspect(pid int) (*Inside, error) {
 	c, answer, err := ask(askLook, Look{pid}, false)
 	if c == nil && err == nil {
-		err = errEnded
+		err = errEnded()
 	}
 	if err != nil {
 		return nil, err
@@ -67,8 +67,9 @@ func Inspect(pid int) (*Inside, error) {
 	return inside, nil
 }
 
-// errEnded says that there is nothing to look at any more.
-var errEnded = fmt.Errorf("%w any more", ErrMissing)
+// errEnded says that there is nothing to look at any more. It is made when it is
+// needed: what is put together at start-up every command pays for.
+func errEnded() error { return fmt.Errorf("%w any more", ErrMissing) }
 
 func (k *Keeper) look(c *conn, r *received) error {
 	var l Look
@@ -77,7 +78,7 @@ func (k *Keeper) look(c *conn, r *received) error {
 	}
 	b := k.byPid(l.Pid)
 	if b == nil {
-		return errEnded
+		return errEnded()
 	}
 	t := told{Spec: *b.spec, Processes: processes(l.Pid)}
 	if gate := b.spec.Gate; gate != nil {
@@ -130,7 +131,7 @@ type Allow struct{ Pid, Number int }
 func AllowDenied(pid, number int) error {
 	c, _, err := ask(askAllow, Allow{pid, number}, false)
 	if c == nil && err == nil {
-		err = errEnded
+		err = errEnded()
 	}
 	if err != nil {
 		return err
@@ -146,7 +147,7 @@ func (k *Keeper) allow(c *conn, r *received) error {
 	}
 	b := k.byPid(a.Pid)
 	if b == nil {
-		return errEnded
+		return errEnded()
 	}
 	e, ok := b.recent.Find(a.Number)
 	if !ok {

@@ -16,12 +16,7 @@ import (
 
 func TestWhatIsNotLaunchedLeavesNoProcess(t *testing.T) {
 	b := newBench(t)
-	program := filepath.Join(t.TempDir(), "bailey")
-	// By another program: a file that is open for writing in a child of ours, if
-	// only for a moment, cannot be executed.
-	if out, err := exec.Command("cp", testenv.Binary(t, "bailey"), program).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := ownCopy(t)
 	for _, argv := range [][]string{
 		{"presets"},
 		{"explain", "--", "true"},
@@ -42,12 +37,21 @@ func TestWhatIsNotLaunchedLeavesNoProcess(t *testing.T) {
 	}
 }
 
-func TestKilledAtAnyMomentItLeavesNoProcess(t *testing.T) {
-	b := newBench(t)
+// ownCopy is the program under a name that no other test's processes have.
+func ownCopy(t *testing.T) string {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "bailey")
+	// By another program: a file that is open for writing in a child of ours, if
+	// only for a moment, cannot be executed.
 	if out, err := exec.Command("cp", testenv.Binary(t, "bailey"), program).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return program
+}
+
+func TestKilledAtAnyMomentItLeavesNoProcess(t *testing.T) {
+	b := newBench(t)
+	program := ownCopy(t)
 	for i := range testenv.Count(60, 2000) {
 		cmd := exec.Command(program, "--", "sh", "-c", "sleep 1000", program)
 		cmd.Dir, cmd.Env = b.dir, b.env

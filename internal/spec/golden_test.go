@@ -3,13 +3,13 @@ package spec
 import (
 	"encoding/json"
 	"flag"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -17,20 +17,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // golden compares a Spec, or the explanation of one, with testdata.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Errorf("%s differs; got:\n%s", file, got)
-	}
+	testenv.Golden(t, name, string(got), *update)
 }
 
 // basicPolicy is a default that does not change with the real one.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -61,20 +62,7 @@ func lines(args []string) string {
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name+".golden.txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; got:\n%s", file, got)
-	}
+	testenv.Golden(t, name+".golden.txt", got, *update)
 }
 
 func TestEveryArgumentListHasItsWalls(t *testing.T) {

@@ -111,7 +111,7 @@ func connectedPair(family uint16) (inside, outside int, errno unix.Errno) {
 	here := loopback(family)
 	listener, err := unix.Socket(int(family), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {
-		return -1, -1, asErrno(err)
+		return -1, -1, native.ErrnoOf(err)
 	}
 	defer func() { _ = unix.Close(listener) }()
 	if err = unix.Bind(listener, here); err == nil {
@@ -124,14 +124,14 @@ func connectedPair(family uint16) (inside, outside int, errno unix.Errno) {
 		inside, err = unix.Socket(int(family), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	}
 	if err != nil {
-		return -1, -1, asErrno(err)
+		return -1, -1, native.ErrnoOf(err)
 	}
 	if err = connectTo(inside, here); err == nil {
 		outside, err = acceptFrom(listener, inside)
 	}
 	if err != nil {
 		_ = unix.Close(inside)
-		return -1, -1, asErrno(err)
+		return -1, -1, native.ErrnoOf(err)
 	}
 	// The command's socket may have had it, and it is too late to ask that one.
 	_ = unix.SetsockoptInt(inside, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
@@ -201,14 +201,6 @@ func loopback(family uint16) unix.Sockaddr {
 		return &unix.SockaddrInet6{Addr: at.As16()}
 	}
 	return &unix.SockaddrInet4{Addr: at.As4()}
-}
-
-func asErrno(err error) unix.Errno {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return errno
-	}
-	return unix.EIO
 }
 
 // gateRules are for a command whose connections all go through the gate. It makes

@@ -73,7 +73,8 @@ var ErrSocket = errors.New("is a network socket, through which the sandbox would
 // could not keep the sandbox from truncating it.
 var ErrTruncatable = errors.New("is a file, and landlock before interface 3 (Linux 6.2) cannot keep it from being truncated; give it through a pipe")
 
-func errnoOf(err error) unix.Errno {
+// ErrnoOf is the error number in err, or EIO if it has none.
+func ErrnoOf(err error) unix.Errno {
 	var no unix.Errno
 	if errors.As(err, &no) {
 		return no

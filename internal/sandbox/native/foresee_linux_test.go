@@ -35,23 +35,7 @@ for host, port in [("192.0.2.7", 443), ("127.0.0.1", 7777)]:
 try: socket.socket().bind(("127.0.0.1", 80)); print("bound")
 except OSError as e: print(e.strerror)
 `, ports...)
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			streams, collect := outputTo(t)
-			e, err := Begin(Options{Streams: streams})
-			if err != nil {
-				t.Fatal(err)
-			}
-			first := e.proc.Pid
-			e.Foresee(test.foreseen)
-			p, err := e.Start(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if (p.Pid != first) != test.again {
-				t.Errorf("process %d was begun, and %d is it", first, p.Pid)
-			}
-			closeStreams(streams)
+			p, collect := startAfter(t, s, test.again, func(e *Embryo) { e.Foresee(test.foreseen) })
 			for _, l := range p.Listeners {
 				defer l.File.Close()
 				if l.Role != config.RoleTCP {
@@ -96,6 +80,29 @@ func TestWhatWasForeseenAndFailsIsNamed(t *testing.T) {
 	}
 }
 
+// startAfter starts a sandbox of which something was done ahead, and checks
+// whether that was of use or it began again.
+func startAfter(t *testing.T, s *spec.Spec, again bool, ahead func(*Embryo)) (p *Process, collect func() string) {
+	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	streams, collect := outputTo(t)
+	e, err := Begin(Options{Streams: streams})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := e.proc.Pid
+	ahead(e)
+	if p, err = e.Start(s); err != nil {
+		t.Fatal(err)
+	}
+	closeStreams(streams)
+	if (p.Pid != first) != again {
+		t.Errorf("process %d was begun, and %d is it", first, p.Pid)
+	}
+	return p, collect
+}
+
 // Whatever was drafted, what holds is the Spec.
 func TestDraftedMountsAreTheSpecs(t *testing.T) {
 	requireSandbox(t)
@@ -114,23 +121,7 @@ func TestDraftedMountsAreTheSpecs(t *testing.T) {
 			draft := *s
 			draft.Mounts = slices.Clone(s.Mounts)
 			test.draft(&draft)
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			streams, collect := outputTo(t)
-			e, err := Begin(Options{Streams: streams})
-			if err != nil {
-				t.Fatal(err)
-			}
-			first := e.proc.Pid
-			e.Draft(&draft)
-			p, err := e.Start(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			closeStreams(streams)
-			if (p.Pid != first) != test.again {
-				t.Errorf("process %d was begun, and %d is it", first, p.Pid)
-			}
+			p, collect := startAfter(t, s, test.again, func(e *Embryo) { e.Draft(&draft) })
 			if state, out := p.Wait(), collect(); state.Wait != 0 || out != "inside\n" {
 				t.Errorf("%+v, %q", state, out)
 			}

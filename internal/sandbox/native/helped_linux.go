@@ -148,7 +148,7 @@ func (h *helped) run(s *spec.Spec) error {
 		return errChanged
 	}
 	if _, err := unix.Write(h.stage, stageImage(l.plan)); err != nil {
-		return &LaunchError{Step: "write the program that goes on", Errno: errnoOf(err), Wall: WallInit}
+		return &LaunchError{Step: "write the program that goes on", Errno: ErrnoOf(err), Wall: WallInit}
 	}
 	// A file that somebody can still write cannot be executed.
 	closeAll(&h.stage, &e.pipes.in.init)
@@ -223,7 +223,7 @@ func (h *helped) spawn() error {
 	}
 	h.pid, err = syscall.ForkExec(h.Argv[0], h.Argv, &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: attr})
 	if err != nil {
-		return &LaunchError{Step: "start " + h.Argv[0], Errno: errnoOf(err), Wall: WallInit}
+		return &LaunchError{Step: "start " + h.Argv[0], Errno: ErrnoOf(err), Wall: WallInit}
 	}
 	h.embryo.proc.helper = h.pid
 	closeAll(&h.says.theirs, &h.order.theirs, &h.block.theirs, &in.status, &in.socket, &in.proceed)
@@ -241,7 +241,7 @@ func (h *helped) namespace() (*syscall.SysProcAttr, error) {
 	for name, to := range map[string]*[]syscall.SysProcIDMap{"uid_map": &attr.UidMappings, "gid_map": &attr.GidMappings} {
 		own, err := readFile("/proc/self/" + name)
 		if err != nil {
-			return nil, &LaunchError{Step: "read /proc/self/" + name, Errno: errnoOf(err), Wall: WallUser}
+			return nil, &LaunchError{Step: "read /proc/self/" + name, Errno: ErrnoOf(err), Wall: WallUser}
 		}
 		*to = identityMappings(own)
 	}
@@ -517,7 +517,7 @@ func (h *helped) rules(l *launcher) (left []spec.LandlockRule, err error) {
 			continue
 		}
 		if err := h.allow(path, rightsOf(&r)&handled); err != nil {
-			return nil, &LaunchError{Step: "landlock rule " + path, Errno: errnoOf(err), Wall: WallLandlock}
+			return nil, &LaunchError{Step: "landlock rule " + path, Errno: ErrnoOf(err), Wall: WallLandlock}
 		}
 	}
 	return left, nil

@@ -147,14 +147,14 @@ func initFile() (int, error) {
 		fd, err = unix.MemfdCreate("bailey-init", unix.MFD_CLOEXEC)
 	}
 	if err != nil {
-		return -1, &LaunchError{Step: "make the program of process 1", Errno: errnoOf(err), Wall: WallInit}
+		return -1, &LaunchError{Step: "make the program of process 1", Errno: ErrnoOf(err), Wall: WallInit}
 	}
 	return fd, nil
 }
 
 func writeInit(fd int, p initParams) error {
 	if _, err := unix.Write(fd, image(p)); err != nil {
-		return &LaunchError{Step: "write the program of process 1", Errno: errnoOf(err), Wall: WallInit}
+		return &LaunchError{Step: "write the program of process 1", Errno: ErrnoOf(err), Wall: WallInit}
 	}
 	return nil
 }

@@ -625,7 +625,7 @@ func openPipes(o Options) (*pipes, error) {
 // proceed lets the child past its next wait.
 func (p *pipes) proceed() error {
 	if _, err := unix.Write(p.release, []byte{1}); err != nil {
-		return &LaunchError{Step: "let the child go on", Errno: errnoOf(err), Wall: WallInit}
+		return &LaunchError{Step: "let the child go on", Errno: ErrnoOf(err), Wall: WallInit}
 	}
 	return nil
 }
@@ -657,12 +657,12 @@ func mapAllIDs(pid int) error {
 		if errors.Is(err, unix.EPERM) {
 			var own string
 			if own, err = readFile("/proc/self/" + name); err != nil {
-				return &LaunchError{Step: "read /proc/self/" + name, Errno: errnoOf(err), Wall: WallUser}
+				return &LaunchError{Step: "read /proc/self/" + name, Errno: ErrnoOf(err), Wall: WallUser}
 			}
 			err = writeFile(file, identityMap(own))
 		}
 		if err != nil {
-			return &LaunchError{Step: "write " + file, Errno: errnoOf(err), Wall: WallUser}
+			return &LaunchError{Step: "write " + file, Errno: ErrnoOf(err), Wall: WallUser}
 		}
 	}
 	return nil

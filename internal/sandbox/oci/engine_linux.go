@@ -183,7 +183,7 @@ func (c *command) spawn(caller spec.Identity, id Identity) (orders *os.File, err
 	if err != nil {
 		c.guard = 0
 		_ = orders.Close()
-		return nil, &native.LaunchError{Step: "clone into new process and mount namespaces", Errno: errnoOf(err), Wall: native.WallUser}
+		return nil, &native.LaunchError{Step: "clone into new process and mount namespaces", Errno: native.ErrnoOf(err), Wall: native.WallUser}
 	}
 	return orders, nil
 }

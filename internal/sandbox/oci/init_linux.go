@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -69,7 +70,7 @@ func (f *first) run() int {
 		_ = unix.IoctlSetInt(f.stream, unix.TIOCSCTTY, 0) // and this
 	}
 	if err := f.start(); err != nil {
-		tell(toldFailed | uint64(errnoOf(err)))
+		tell(toldFailed | uint64(native.ErrnoOf(err)))
 		return 0
 	}
 	tell(toldStarted)
@@ -142,12 +143,4 @@ func (f *first) reap() {
 
 func tell(what uint64) {
 	_, _ = unix.Write(statusFD, binary.NativeEndian.AppendUint64(nil, what))
-}
-
-func errnoOf(err error) unix.Errno {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
-		return errno
-	}
-	return unix.EIO
 }

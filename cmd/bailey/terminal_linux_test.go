@@ -328,6 +328,25 @@ func TestStoppingAndContinuing(t *testing.T) {
 	s.wait()
 }
 
+// TestACommandThatStopsItself has said everything by then, and a shell that
+// waits for its job goes on.
+func TestACommandThatStopsItself(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("bash"))
+	b := newBench(t)
+	s := startShell(t, b)
+	for range 5 {
+		s.write("bailey -c 'echo be\"\"fore; kill -TSTP $$; echo af\"\"ter'\r")
+		s.expect("before\r\n")
+		s.expect("Stopped")
+		s.expect("outer> ")
+		s.write("fg\r")
+		s.expect("after\r\n")
+		s.expect("outer> ")
+	}
+	s.write("exit\r")
+	s.wait()
+}
+
 func TestBackgroundLeavesTheTerminalAlone(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("bash"))
 	b := newBench(t)

@@ -55,6 +55,7 @@ func wait(p Process, tty *terminal.Session, limited bool) native.State {
 			continue
 		}
 		if tty != nil {
+			tty.Drain() // what was said before the stop is seen before it
 			tty.Suspend()
 		}
 		stopSelf(unix.Signal(state.Wait.StopSignal()), tty != nil && tty.Alone())

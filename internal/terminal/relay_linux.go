@@ -7,7 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const bufferSize = 32 << 10
+const (
+	bufferSize = 32 << 10
+	// terminalHolds is about what the kernel keeps of a terminal's output.
+	terminalHolds = 64 << 10
+)
 
 // relayOutput copies until the command's terminal has no user left.
 func (s *Session) relayOutput() {
@@ -15,23 +19,50 @@ func (s *Session) relayOutput() {
 	defer s.giveBackOnPanic()
 	buf := make([]byte, bufferSize)
 	for {
-		n, err := unix.Read(s.master, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if n <= 0 || err != nil {
+		poll(s.master, -1)
+		if _, ok := s.relayOnce(buf); !ok {
 			_ = writeAll(s.out, s.held)
 			return
 		}
-		s.show(buf[:n])
 	}
 }
 
-// show writes what the command said. Nobody may be listening any more; the
-// command is still read, so that it does not wait for ever.
-func (s *Session) show(data []byte) {
+// Drain shows what the command has said so far: at most what its terminal holds,
+// because others may still be talking.
+func (s *Session) Drain() {
+	buf := make([]byte, bufferSize)
+	for left := terminalHolds; left > 0; {
+		n, ok := s.relayOnce(buf)
+		if n == 0 || !ok {
+			return
+		}
+		left -= n
+	}
+}
+
+// relayOnce shows what can be read without waiting and says how much that was,
+// and false for ok if there will not be more.
+func (s *Session) relayOnce(buf []byte) (n int, ok bool) {
 	s.output.Lock()
 	defer s.output.Unlock()
+	if poll(s.master, 0) == 0 {
+		return 0, true
+	}
+	n, err := unix.Read(s.master, buf)
+	switch {
+	case err == unix.EINTR:
+		return 0, true
+	case n <= 0 || err != nil:
+		return 0, false
+	}
+	s.show(buf[:n])
+	return n, true
+}
+
+// show writes what the command said. Nobody may be listening any more; the
+// command is still read, so that it does not wait for ever. The caller holds
+// output.
+func (s *Session) show(data []byte) {
 	if s.shared {
 		s.sync()
 		data = s.withoutEcho(data)
@@ -179,16 +210,25 @@ func (s *Session) giveBackOnPanic() {
 // readable says whether a read would return at once, and false for ok if the
 // terminal is gone.
 func readable(fd int) (ready, ok bool) {
+	events := poll(fd, 0)
+	if events&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
+		return false, false
+	}
+	return events&unix.POLLIN != 0, true
+}
+
+// poll waits until something can be read, or went wrong, and says what.
+func poll(fd, millis int) int16 {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		_, err := unix.Poll(fds, 0)
+		_, err := unix.Poll(fds, millis)
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil || fds[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0 {
-			return false, false
+		if err != nil {
+			return unix.POLLERR
 		}
-		return fds[0].Revents&unix.POLLIN != 0, true
+		return fds[0].Revents
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
 
@@ -58,13 +59,22 @@ func (r *request) prepareAgent() ([]string, error) {
 	if program == "" {
 		return nil, errors.New(r.agent + " is not installed, or not in PATH; to install it: " + a.install)
 	}
-	r.grants.Filesystem.AllowRead = append(r.grants.Filesystem.AllowRead, installed(program)...)
+	r.grants.Filesystem.AllowRead = append(r.grants.Filesystem.AllowRead, entries(installed(program))...)
 	// Its hooks may name this program, and refuse every command without it.
 	if self, err := os.Executable(); err == nil {
-		r.grants.Filesystem.AllowRead = append(r.grants.Filesystem.AllowRead, self)
+		r.grants.Filesystem.AllowRead = append(r.grants.Filesystem.AllowRead, pattern.Entry(self))
 	}
 	argv := append([]string{r.agent}, a.args...)
 	return append(argv, r.args[1:]...), nil
+}
+
+// entries returns the entries of a policy that name these paths.
+func entries(paths []string) []string {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		out[i] = pattern.Entry(p)
+	}
+	return out
 }
 
 // installed lists what a program consists of, besides what the system has: the

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/hooks"
+	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -167,18 +169,48 @@ func addPath(to *[]string, v string) error {
 	if v == "" {
 		return errEmpty
 	}
-	p, err := absolute(v)
+	p, err := entryOf(v)
 	*to = append(*to, p)
 	return err
 }
 
+// entryOf returns the entry of a policy for a path or pattern on the command line.
+// The directory it is relative to, or begins with because a shell put it there, is
+// no pattern, whatever its name looks like.
+func entryOf(v string) (string, error) {
+	if strings.HasPrefix(v, "~") {
+		return absolute(v)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return v, err
+	}
+	rest, inside := strings.CutPrefix(v, strings.TrimSuffix(dir, "/")+"/")
+	switch {
+	case filepath.IsAbs(v) && !inside:
+		return v, nil
+	case inside:
+		v = rest
+	}
+	if p, plain := pattern.Plain(v); plain {
+		return pattern.Entry(filepath.Join(dir, p)), nil
+	}
+	return strings.TrimSuffix(pattern.Quote(dir), "/") + "/" + strings.TrimPrefix(v, "./"), nil
+}
+
 // addExisting is for grants. In a file, which serves many machines, one may name
-// what is not there; on the command line that is a mistake.
+// what is not there; on the command line that is a mistake. A name that is there is
+// that file and no pattern; a denial is both, or a file that a command made could
+// take its meaning away.
 func addExisting(to *[]string, v string) error {
-	if !strings.HasPrefix(v, "~") && !strings.ContainsAny(v, "*?[{") {
-		if _, err := os.Lstat(v); v != "" && errors.Is(err, fs.ErrNotExist) {
-			return errors.New("does not exist")
-		}
+	_, err := os.Lstat(v)
+	_, plain := pattern.Plain(v)
+	switch {
+	case strings.HasPrefix(v, "~"):
+	case plain && v != "" && errors.Is(err, fs.ErrNotExist):
+		return errors.New("does not exist")
+	case !plain && err == nil: // shells complete such names
+		v = pattern.Quote(v)
 	}
 	return addPath(to, v)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/learn"
+	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
@@ -190,11 +191,11 @@ func (l *lesson) permissive() (*spec.Spec, error) {
 	add := &c.Overrides.Filesystem
 	everything := false
 	add.DefaultDenyRead = &everything
-	add.DenyRead = append(slices.Clone(add.DenyRead), l.secrets()...)
+	add.DenyRead = append(slices.Clone(add.DenyRead), entries(l.secrets())...)
 	if !l.learn.write {
 		l.keepInMemory(add)
 	} else if l.names.Home != "" {
-		add.PrivateWrite = append(add.PrivateWrite, l.names.Home)
+		add.PrivateWrite = append(add.PrivateWrite, pattern.Entry(l.names.Home))
 	}
 	m := sandbox.New(c)
 	if err := m.Initialize(); err != nil {
@@ -262,7 +263,7 @@ func (l *lesson) keepInMemory(add *policy.Filesystem) {
 	if home := l.names.Home; home != "" && home != "/" {
 		private = append(private, home)
 	}
-	add.PrivateWrite = append(add.PrivateWrite, private...)
+	add.PrivateWrite = append(add.PrivateWrite, entries(private)...)
 }
 
 // firstWritable returns a path of the host that a Spec lets the command write.
@@ -399,7 +400,7 @@ func (l *lesson) prove() int {
 		grants []learn.Grant
 	}{{&add.AllowRead, l.prop.Read}, {&add.AllowWrite, l.prop.Write}, {&add.PrivateWrite, l.prop.Private}, {&add.DenyRead, l.prop.Hide}} {
 		for _, g := range list.grants {
-			*list.to = append(*list.to, g.Path)
+			*list.to = append(*list.to, pattern.Entry(g.Path))
 		}
 	}
 	m := sandbox.New(c)

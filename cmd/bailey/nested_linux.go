@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -78,11 +79,13 @@ func denials(p policy.Policy) (list []landlock.Denial) {
 	home, _ := os.UserHomeDir() // without one no name starts with it
 	add := func(key string, entries []string, read bool) {
 		for _, entry := range entries {
-			name := strings.TrimSuffix(entry, "/**")
+			name, ok := pattern.Plain(entry)
+			if !ok {
+				name = entry // what else it matches is refused; see denyNamesake of spec
+			}
 			if rest, ok := strings.CutPrefix(name, "~"); ok {
 				name = home + rest
 			}
-			// What has other wildcards is nothing that exists, or is refused.
 			if real, err := filepath.EvalSymlinks(name); err == nil && filepath.IsAbs(real) {
 				list = append(list, landlock.Denial{Path: real, Read: read, Why: key + " " + entry})
 			}

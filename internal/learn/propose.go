@@ -212,7 +212,7 @@ func (b *builder) takeLook(n *Need) {
 }
 
 // nameable returns the path, or the nearest directory above it, that a policy
-// can name: what is no text has no place in one, and wildcards make a pattern.
+// can name: what is no text has no place in one.
 func nameable(p string, dir bool) (string, bool) {
 	for !isNameable(p) {
 		p, dir = path.Dir(p), true
@@ -221,7 +221,7 @@ func nameable(p string, dir bool) (string, bool) {
 }
 
 func isNameable(p string) bool {
-	return p == "/" || utf8.ValidString(p) && !strings.ContainsAny(p, "*?[{\\") && strings.IndexFunc(p, unicode.IsControl) < 0
+	return p == "/" || utf8.ValidString(p) && strings.IndexFunc(p, unicode.IsControl) < 0
 }
 
 func (b *builder) remarks() []Remark {

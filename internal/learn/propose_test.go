@@ -72,8 +72,8 @@ func TestProposalsAreSmall(t *testing.T) {
 		{"a denial", wants("denied cat /etc/x"), "denied /etc/x (cat)"},
 		{"a look", wants("look sh /srv/a", "look sh /srv/dir/"), "looked /srv/a (sh)"},
 		{"a look at what is granted", wants("look sh /srv/a/b", "read sh /srv/a/"), "allowRead /srv/a (sh)"},
-		{"a name that would be a pattern", wants("read x /srv/[id]/page*.js"), "wide /srv/[id]/page*.js (x)"},
-		{"such a name further down", wants("read x /srv/web/[id]/page.js"), "allowRead /srv/web (x)"},
+		{"a name that would be a pattern", wants("read x /srv/[id]/page*.js"), `allowRead /srv/\[id]/page\*.js (x)`},
+		{"such a name further down", wants("read x /srv/web/[id]/page.js"), `allowRead /srv/web/\[id]/page.js (x)`},
 		{"many directories", wants(numbered("read x /srv/p/%d/deep/file", many)...), "allowRead /srv/p (x)"},
 		{"fewer directories", wants(numbered("read x /srv/p/%d/deep/file", 2)...), "allowRead /srv/p/0/deep/file (x); allowRead /srv/p/1/deep/file (x)"},
 	} {

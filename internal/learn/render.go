@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
@@ -14,7 +15,9 @@ type Names struct{ Home, Project string }
 
 // Of returns a path as a person would write it in a policy: from ~/, relative to
 // the project, or absolute.
-func (n Names) Of(p string) string {
+func (n Names) Of(p string) string { return pattern.Entry(n.of(p)) }
+
+func (n Names) of(p string) string {
 	if rest, ok := below(n.Project, p); ok {
 		if strings.IndexAny(rest, "!~@") == 0 {
 			return "./" + rest // these mean something else at the start
@@ -32,6 +35,9 @@ func (n Names) Of(p string) string {
 
 // Path is the way back from Of, for an entry that is no pattern.
 func (n Names) Path(entry string) string {
+	if p, ok := pattern.Plain(entry); ok {
+		entry = p
+	}
 	switch rest, inHome := strings.CutPrefix(entry, "~/"); {
 	case inHome:
 		return path.Join(n.Home, rest)

@@ -104,3 +104,41 @@ func Quote(path string) string {
 	}
 	return b.String()
 }
+
+// wildcards are what makes an entry of a policy a pattern.
+const wildcards = "*?[{"
+
+// Entry returns the entry of a policy that names exactly this path.
+func Entry(path string) string {
+	if !strings.ContainsAny(path, wildcards) {
+		return path
+	}
+	return Quote(path)
+}
+
+// Plain returns the path that an entry without wildcards names, and false for one
+// with. A "/**" at the end is none: a path names all below it anyway. A backslash
+// stands for itself unless it is needed to take a wildcard for what it is.
+func Plain(entry string) (path string, ok bool) {
+	path = entry
+	if path == "/**" {
+		path = "/"
+	}
+	path = strings.TrimSuffix(path, "/**")
+	if !strings.ContainsAny(path, wildcards) {
+		return path, true
+	}
+	var b strings.Builder
+	for i := 0; i < len(path); i++ {
+		switch {
+		case strings.IndexByte(wildcards, path[i]) >= 0:
+			return "", false
+		case path[i] == '\\':
+			if i++; i == len(path) {
+				return "", false
+			}
+		}
+		b.WriteByte(path[i])
+	}
+	return b.String(), true
+}

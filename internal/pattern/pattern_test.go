@@ -216,3 +216,21 @@ func TestQuotedPathMeansItself(t *testing.T) {
 		}
 	}
 }
+
+func TestEntriesNamePathsExactly(t *testing.T) {
+	for _, path := range []string{"/p/a", "/p/a b", `/p/a\b`, "/p/{a,b}x", "/p/[id].tsx", `/p/\*`, "/p/a?", "pages/[id]/**x", "~/x*", "/p/,", "."} {
+		if got, ok := Plain(Entry(path)); !ok || got != path {
+			t.Errorf("%q became %q, which names %q, %v", path, Entry(path), got, ok)
+		}
+	}
+	for entry, want := range map[string]string{"/p/a/**": "/p/a", "/**": "/", `/p/\[a\]/**`: "/p/[a]", `/p/a\b`: `/p/a\b`} {
+		if got, ok := Plain(entry); !ok || got != want {
+			t.Errorf("%q names %q, %v; want %q", entry, got, ok, want)
+		}
+	}
+	for _, entry := range []string{"*", "/p/[a]", `/p/\[a]*`, "{a}", `/p/\[a\`, "/p/**/x"} {
+		if got, ok := Plain(entry); ok {
+			t.Errorf("the pattern %q names %q", entry, got)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
@@ -223,8 +224,8 @@ func (c *compiler) isTooWide(entry string) bool {
 	if strings.HasPrefix(entry, "/") || strings.HasPrefix(entry, "~") {
 		return false
 	}
-	p := path.Join(c.project, strings.TrimSuffix(entry, "/**"))
-	if !c.wide(p) {
+	p, _ := pattern.Plain(entry)
+	if p = path.Join(c.project, p); !c.wide(p) {
 		return false
 	}
 	c.warn(plain.Text(p) + " is not a project, so nothing here is granted; cd into a project, or name a directory with --allow-write")
@@ -280,16 +281,11 @@ func (c *compiler) resolveEntry(key, entry string) (resolved, bool) {
 // absolute makes a policy's path absolute: from the root, the home directory,
 // or the project.
 func (c *compiler) absolute(key, entry string) (string, bool) {
-	p := entry
-	if p != "/**" {
-		p = strings.TrimSuffix(p, "/**")
-	} else {
-		p = "/"
-	}
+	p, ok := pattern.Plain(entry)
 	switch {
 	case entry == "" || strings.IndexByte(p, 0) >= 0:
 		c.refuse(key, entry, "is not a path", "remove it")
-	case strings.ContainsAny(p, "*?[{"):
+	case !ok:
 		c.refuse(key, entry, "patterns are not possible here", "name the file or directory")
 	case strings.HasPrefix(p, "/"):
 		return clean(p), true

@@ -18,10 +18,9 @@ type patternRule struct {
 
 func (r *patternRule) reason() string { return r.kind.String() + " " + r.entry }
 
-// isPattern says whether an entry has wildcards. A "/**" at its end is none: a
-// path names all below it anyway.
 func isPattern(entry string) bool {
-	return strings.ContainsAny(strings.TrimSuffix(entry, "/**"), "*?[{")
+	_, ok := pattern.Plain(entry)
+	return !ok
 }
 
 // readPattern resolves the part of a pattern that is a plain path.
@@ -42,7 +41,38 @@ func (c *compiler) readPattern(l *layer, kind ruleKind, entry string) {
 		// For machines that have it.
 	default:
 		l.patterns = append(l.patterns, r)
+		if kind.denies() {
+			c.denyNamesake(l, kind, entry)
+		}
 	}
+}
+
+// denyNamesake denies also the file that has the pattern for its name, if there is
+// one: who denies "pages/[id].tsx" may well have meant that.
+func (c *compiler) denyNamesake(l *layer, kind ruleKind, entry string) {
+	other := strings.HasPrefix(entry, "~") && !strings.HasPrefix(entry, "~/")
+	if other {
+		return
+	}
+	p, ok := c.absolute(kind.String(), pattern.Quote(unescape(entry)))
+	if !ok {
+		return
+	}
+	if r, err := c.facts.resolve(p); err == nil && !r.missing {
+		l.rules = append(l.rules, rule{resolved: r, kind: kind, entry: entry})
+	}
+}
+
+// unescape takes the backslashes off what they make literal.
+func unescape(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
 }
 
 func (c *compiler) resolvePattern(key, entry string) (patternRule, bool) {

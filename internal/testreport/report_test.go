@@ -78,3 +78,15 @@ func writeRuns(t *testing.T, runs []string) (stagesFile string) {
 	}
 	return stagesFile
 }
+
+func TestStagesThatCannotBeReadAreAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "stages")
+	for text, want := range map[string]string{"": "no stage ran", "a\tb\n": "has 2 fields, want 5"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readStages(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}

@@ -140,6 +140,8 @@ func TestAmbiguousAndMalformedHellosAreRefused(t *testing.T) {
 		"alert":               {21, 3, 1, 0, 2, 2, 40},
 		"http":                []byte("GET / HTTP/1.1\r\n\r\n"),
 		"many records":        bytes.Repeat([]byte{22, 3, 1, 0, 1, 1}, 100),
+		"many small records":  append(record([]byte{1, 0, 1, 0}), bytes.Repeat(record([]byte{0}), maxRecords)...),
+		"large records":       append(record([]byte{1, 0, 0xff, 0xff}), bytes.Repeat(record(make([]byte, maxRecord)), MaxSize/maxRecord)...),
 	} {
 		h, err := Parse(in)
 		var more *Incomplete

@@ -65,7 +65,7 @@ func TestWhatIsNoHostIsRefused(t *testing.T) {
 		"99999999999999999999", "1.2.3.0x1ff",
 		"[::1", "::1]", "[]", "[127.0.0.1]", "[a.com]", "fe80::1%eth0", "[fe80::1%25eth0]", ":::", "a:b", "[::1]x",
 		"xn--a", "xn--", "xn--zzzzzz99999", "xn--bcher-kvb.xn--", "\xff\xfe.com", "a\u200b\u200b@.com", "\u2488com\u0000",
-		strings.Repeat("a", 64) + ".com", strings.Repeat("a.", 127) + "aa", strings.Repeat("ü", 300),
+		strings.Repeat("a", 64) + ".com", strings.Repeat("a.", 127) + "aa", strings.Repeat("ü", 300), strings.Repeat("a.", 4096),
 		"xn--example-.com", // punycode of plain ASCII
 	} {
 		if h, err := Parse(in); err == nil {

@@ -89,6 +89,7 @@ type boxJSON struct {
 	Limits      spec.Limits `json:"limits,omitzero"`
 	Leaving     bool        `json:"leaving,omitempty"`
 	Ports       []string    `json:"ports,omitempty"`
+	Launcher    int         `json:"launcher,omitempty"`
 	Commands    [][]string  `json:"commands"`
 }
 
@@ -98,7 +99,7 @@ func boxListJSON(boxes []keeper.Box) int {
 		b := &boxes[i]
 		line, err := json.Marshal(boxJSON{
 			b.Name, b.Pid, b.Dir, b.Age.Seconds(), b.Idle.Seconds(), b.Linger.Seconds(), b.Processes, b.Memory,
-			b.CPU.Seconds(), b.Connections, b.Denials, b.LastDenial, b.Limits, b.Leaving, b.Ports, append([][]string{}, b.Commands...),
+			b.CPU.Seconds(), b.Connections, b.Denials, b.LastDenial, b.Limits, b.Leaving, b.Ports, b.Launcher, append([][]string{}, b.Commands...),
 		})
 		if err != nil {
 			return fail(err)
@@ -119,6 +120,9 @@ func boxTop(r *request) int {
 	if err != nil {
 		return fail(err)
 	}
+	singles := keeper.NewSingles()
+	defer singles.Close()
+	boxes = append(boxes, singles.List()...)
 	if r.json {
 		return boxListJSON(boxes)
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -161,7 +163,7 @@ func TestTopStopsASandbox(t *testing.T) {
 	b.run("box", "stop", "two").want(t, 0, "", "")
 	p.expect("1 sandbox", "> one")
 	b.run("box", "stop", "one").want(t, 0, "", "")
-	p.expect("0 sandboxes", "none stands")
+	p.expect("0 sandboxes", "none runs")
 	p.keys("s", "a", "Enter", "Down", "C-c")
 	p.restored(0)
 }
@@ -275,4 +277,49 @@ os.fork()
 time.sleep(1000)`
 	b.run("--keep", "dev", "--detach", "--", "python3", "-c", script).want(t, 0, "", "")
 	b.until("both ends to be counted, each once", func() bool { return b.boxes()["dev"].Connections == 2 && b.boxes()["dev"].Processes == 2 })
+}
+
+// TestTopShowsSingleCommands, which no keeper has, with what they were denied, and
+// stops them.
+func TestTopShowsSingleCommands(t *testing.T) {
+	b := keepBench(t)
+	cmd := b.command("-q", "-c", "touch .envrc; trap '' TERM; sleep 1000 & wait; wait")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	name := strconv.Itoa(cmd.Process.Pid)
+
+	var box boxJSON
+	b.until("the denial to be known", func() bool {
+		got := b.run("box", "top", "--json")
+		box = boxJSON{}
+		if strings.Count(got.stdout, "\n") == 1 {
+			_ = json.Unmarshal([]byte(got.stdout), &box)
+		}
+		return box.Denials == 1
+	})
+	if box.Name != name || box.Launcher != cmd.Process.Pid || box.Dir != b.dir || box.Processes != 2 || len(box.Commands) != 1 || box.Commands[0][1] != "-c" {
+		t.Errorf("got %+v", box)
+	}
+	if got := b.run("box", "ps"); strings.Contains(got.stdout, name) {
+		t.Errorf("it is no sandbox that stays: %+v", got)
+	}
+
+	p := b.top()
+	p.expect("1 sandbox", "> "+name, "denied in "+name, "create "+b.dir+"/.envrc")
+	p.keys("a")
+	p.expect("to allow: --allow-write", "the command must be run again")
+	p.keys("i")
+	p.expect(name+" in "+b.dir, "processes", "sleep 1000", "recent events", "> deny")
+	p.keys("s")
+	p.expect("stop " + name + " and everything in it? y/n")
+	p.keys("y")
+	p.expect("0 sandboxes", "stopped "+name)
+	if err := <-ended; err == nil {
+		t.Error("it ended as if nothing had happened")
+	}
+	p.keys("q")
+	p.restored(0)
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // maxRead bounds a line that is read. It is more than any version writes.
@@ -28,6 +29,9 @@ type Line struct {
 // Log reads an audit log, rotated files first. It is not safe for concurrent
 // use.
 type Log struct {
+	// Since lets files be passed over that nobody has written to since then.
+	Since time.Time
+
 	dir   string
 	files []*logFile // oldest first
 }
@@ -105,7 +109,9 @@ func (l *Log) find() error {
 			return err
 		}
 		f.listed = true
-		if !slices.Contains(l.files, f) {
+		if isNew := !slices.Contains(l.files, f); isNew && f.info.ModTime().Before(l.Since) {
+			_ = f.Close() // only read
+		} else if isNew {
 			l.files = append(l.files, f)
 		}
 	}

@@ -142,6 +142,9 @@ type Box struct {
 	Leaving    bool // it takes no commands any more
 	// Ports are those of the host that lead inside, as ADDR:PORT:INSIDE.
 	Ports []string
+	// Launcher is the bailey process whose single command this sandbox is for, 0
+	// for one that stays.
+	Launcher int
 }
 
 // Failure is an error on its way to a client.

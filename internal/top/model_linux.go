@@ -44,6 +44,7 @@ type action struct {
 	kind   actionKind
 	name   string // of the sandbox
 	pid    int    // of its process 1
+	single int    // the bailey process it belongs to, if it is for a single command
 	number int    // of the denial to allow
 	what   string // is allowed, for people
 }
@@ -243,7 +244,7 @@ func (m *model) askToStop() {
 	if b == nil {
 		return
 	}
-	m.question = &question{"stop " + b.Name + " and everything in it? y/n", action{kind: stop, name: b.Name, pid: b.Pid}}
+	m.question = &question{"stop " + b.Name + " and everything in it? y/n", action{kind: stop, name: b.Name, pid: b.Pid, single: b.Launcher}}
 }
 
 // askToAllow asks, or if a sandbox that stands cannot be allowed it, says what
@@ -255,11 +256,13 @@ func (m *model) askToAllow() {
 		return
 	case e == nil || e.Event.Kind != event.Deny:
 		m.message = "nothing was denied here"
-	case keeper.CanAllow(&e.Event):
+	case b.Launcher == 0 && keeper.CanAllow(&e.Event):
 		what := keeper.Grant(&e.Event)
 		m.question = &question{"let " + b.Name + " reach " + what + "? y/n", action{kind: allow, name: b.Name, pid: b.Pid, number: e.Number, what: what}}
 	case e.Event.Fix == "":
 		m.message = "no flag would allow this: " + plain.Text(e.Event.Rule)
+	case b.Launcher != 0:
+		m.message = "to allow: " + plain.Text(e.Event.Fix) + "; the command must be run again"
 	default:
 		m.message = "to allow: " + plain.Text(e.Event.Fix) + "; it needs a new sandbox: bailey box stop " + b.Name
 	}

@@ -106,7 +106,7 @@ func TestAnEndedSandboxLeavesAnotherSelected(t *testing.T) {
 	}{
 		{"the next", "j", boxes("a", "c"), "> c"},
 		{"the one before", "G", boxes("a", "b"), "> b"},
-		{"none", "", nil, "none stands"},
+		{"none", "", nil, "none runs"},
 		{"another", "j", boxes("b", "c"), "> b"},
 		{"the one inspected", "i", boxes("b", "c"), "> b"},
 		{"the one to be stopped", "s", boxes("b"), "> b"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -85,8 +86,10 @@ func (p *program) read() {
 func (p *program) watch() {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	singles := keeper.NewSingles()
+	defer singles.Close()
 	for {
-		p.news <- ask(int(p.selected.Load()))
+		p.news <- ask(singles, int(p.selected.Load()))
 		select {
 		case <-p.poke:
 		case <-tick.C:
@@ -96,15 +99,18 @@ func (p *program) watch() {
 
 // ask returns what there is, and what is inside the selected sandbox or, if it
 // has ended, inside the first.
-func ask(selected int) (n news) {
-	if n.boxes, n.err = keeper.List(); n.err != nil || len(n.boxes) == 0 {
+func ask(singles *keeper.Singles, selected int) (n news) {
+	n.boxes, n.err = keeper.List()
+	n.boxes = append(n.boxes, singles.List()...)
+	if n.err != nil || len(n.boxes) == 0 {
 		return n
 	}
-	n.pid = n.boxes[0].Pid
-	for i := range n.boxes {
-		if n.boxes[i].Pid == selected {
-			n.pid = selected
-		}
+	at := max(slices.IndexFunc(n.boxes, func(b keeper.Box) bool { return b.Pid == selected }), 0)
+	b := &n.boxes[at]
+	n.pid = b.Pid
+	if b.Launcher != 0 {
+		n.inside = singles.Inspect(b)
+		return n
 	}
 	n.inside, n.err = keeper.Inspect(n.pid)
 	if errors.Is(n.err, keeper.ErrMissing) {
@@ -195,15 +201,20 @@ func (p *program) do(a action) (isOver bool) {
 		p.refresh()
 	case stop:
 		p.model.message = "stopping " + a.name
-		go func() {
-			p.said <- outcome("stopped "+a.name, keeper.End(keeper.Stop{Names: []string{a.name}, Grace: grace}))
-		}()
+		go func() { p.said <- outcome("stopped "+a.name, end(a)) }()
 	case allow:
 		go func() {
 			p.said <- outcome(a.name+" may reach "+a.what+" until it ends", keeper.AllowDenied(a.pid, a.number))
 		}()
 	}
 	return false
+}
+
+func end(a action) error {
+	if a.single != 0 {
+		return keeper.EndSingle(&keeper.Box{Pid: a.pid, Launcher: a.single}, grace)
+	}
+	return keeper.End(keeper.Stop{Names: []string{a.name}, Grace: grace})
 }
 
 func outcome(done string, err error) string {

@@ -107,7 +107,7 @@ func (m *model) viewList(room int) []line {
 	title := fmt.Sprintf("bailey box top: %d sandboxes", len(m.boxes))
 	switch len(m.boxes) {
 	case 0:
-		return []line{{title, bold}, {}, {text: "none stands; to make one: bailey --keep NAME -- CMD"}}
+		return []line{{title, bold}, {}, {text: "none runs; to make one that stays: bailey --keep NAME -- CMD"}}
 	case 1:
 		title = "bailey box top: 1 sandbox"
 	}
@@ -151,9 +151,11 @@ func (m *model) viewInside(b *row, room int) []line {
 	if m.inside == nil {
 		return lines
 	}
-	lines = append(lines, line{"policy", bold})
-	for _, text := range inShort(&m.inside.Spec) {
-		lines = append(lines, line{text: "  " + text})
+	if b.Launcher == 0 {
+		lines = append(lines, line{"policy", bold})
+		for _, text := range inShort(&m.inside.Spec) {
+			lines = append(lines, line{text: "  " + text})
+		}
 	}
 	lines = append(lines, m.viewProcesses((room-len(lines))/2)...)
 	return append(lines, m.viewEvents(room-len(lines))...)

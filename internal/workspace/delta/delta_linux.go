@@ -1,0 +1,269 @@
+package delta
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/workspace/fault"
+)
+
+// Delta is a workspace that somebody holds.
+type Delta struct {
+	Record Record
+
+	store     Store
+	dir       string
+	held      *os.File // the lock
+	scratch   *Scratch // of a dry run, and while it is made
+	exclusive bool
+}
+
+// Dir is the directory of the workspace.
+func (d *Delta) Dir() string { return d.dir }
+
+// Upper is where overlayfs puts what is written.
+func (d *Delta) Upper() string { return d.dir + "/upper" }
+
+// Work is a directory that overlayfs needs for itself.
+func (d *Delta) Work() string { return d.dir + "/work" }
+
+// Lowers are the directories below, top first.
+func (d *Delta) Lowers() []string {
+	var list []string
+	for _, l := range d.Record.Stack {
+		if l.Layer != "" {
+			list = append(list, d.store.LayerTree(l.Layer))
+		} else {
+			list = append(list, l.Dir)
+		}
+	}
+	return list
+}
+
+// Live is the directory of the host that the workspace lies on, or empty if it
+// lies on layers alone.
+func (d *Delta) Live() string { return d.Record.Stack[len(d.Record.Stack)-1].Dir }
+
+// Begin writes down that a run begins, in a workspace that was opened for
+// writing.
+func (d *Delta) Begin() error {
+	d.Record.State, d.Record.Started = Running, time.Now()
+	return d.Save()
+}
+
+// Keep writes down that the workspace waits for its owner, and waits until that
+// is on the disk.
+func (d *Delta) Keep() error {
+	d.Record.State = Kept
+	if err := d.Save(); err != nil {
+		return err
+	}
+	return d.Sync()
+}
+
+// Sync waits until the workspace's record is on the disk, which may take as long
+// as a command. Until then a crash of the machine can lose it, with what was
+// written; a crash of Bailey cannot.
+func (d *Delta) Sync() error {
+	if err := syncPath(d.dir + "/record"); err != nil {
+		return err
+	}
+	if err := syncPath(d.dir); err != nil {
+		return err
+	}
+	return syncPath(filepath.Dir(d.dir))
+}
+
+// Save replaces the record.
+func (d *Delta) Save() error {
+	if !d.exclusive {
+		return fmt.Errorf("workspace %s is open for reading", d.Record.Name)
+	}
+	if err := os.WriteFile(d.dir+"/record.new", d.Record.append(nil), 0o600); err != nil {
+		return err
+	}
+	fault.Step("record: written")
+	return os.Rename(d.dir+"/record.new", d.dir+"/record")
+}
+
+// Remove removes the workspace. It is gone at once; what takes time is done
+// where Sweep finds it if it is cut short.
+func (d *Delta) Remove() error {
+	if !d.exclusive {
+		return fmt.Errorf("workspace %s is open for reading", d.Record.Name)
+	}
+	if d.scratch != nil {
+		d.unlock()
+		return d.scratch.Discard()
+	}
+	scratch, err := d.store.Scratch(d.Record.Name)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(d.dir, scratch.Path()+"/removed"); err != nil {
+		_ = scratch.Discard()
+		return err
+	}
+	fault.Step("remove: moved away")
+	d.unlock()
+	return scratch.Discard()
+}
+
+// Close lets others use the workspace. A dry run is removed.
+func (d *Delta) Close() {
+	if d.scratch != nil {
+		_ = d.scratch.Discard() // or by the next Sweep
+	}
+	d.unlock()
+}
+
+// furnish makes what is in a workspace.
+func (d *Delta) furnish() error {
+	for _, dir := range []string{d.Upper(), d.Work()} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := d.likeLowest(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(d.dir+"/record", d.Record.append(nil), 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(d.dir+"/lock", nil, 0o600); err != nil {
+		return err
+	}
+	return d.lock()
+}
+
+// likeLowest gives the upper directory the mode of the one below: in an overlay
+// it is the upper one's that counts.
+func (d *Delta) likeLowest() error {
+	var st unix.Stat_t
+	if err := unix.Stat(d.Lowers()[0], &st); err != nil {
+		return &os.PathError{Op: "stat", Path: d.Lowers()[0], Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return &os.PathError{Op: "overlay", Path: d.Lowers()[0], Err: syscall.ENOTDIR}
+	}
+	return chmod(d.Upper(), st.Mode)
+}
+
+// chmod also sets the bits for which os.FileMode has names of its own.
+func chmod(path string, mode uint32) error {
+	if err := unix.Chmod(path, mode&0o7777); err != nil {
+		return &os.PathError{Op: "chmod", Path: path, Err: err}
+	}
+	return nil
+}
+
+// settle moves the workspace from where it was made to its place.
+func (d *Delta) settle() error {
+	err := d.scratch.Place(d.store.workspace(d.Record.Name))
+	if errors.Is(err, ErrExists) {
+		return fmt.Errorf("workspace %s %w", d.Record.Name, err)
+	}
+	if err != nil {
+		return err
+	}
+	d.dir = d.scratch.Path()
+	d.scratch.Close()
+	d.scratch = nil
+	return nil
+}
+
+// lock takes the lock, and makes sure that it is still that of the workspace of
+// this name: another may have been made since.
+func (d *Delta) lock() error {
+	f, err := os.OpenFile(d.dir+"/lock", os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, d.wants()); err != nil {
+		_ = f.Close()
+		if err == unix.EAGAIN || err == unix.EACCES {
+			return ErrBusy
+		}
+		return &os.PathError{Op: "lock", Path: f.Name(), Err: err}
+	}
+	held, err := f.Stat()
+	if err == nil {
+		var now os.FileInfo
+		if now, err = os.Stat(f.Name()); err == nil && !os.SameFile(held, now) {
+			err = ErrBusy
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		if errors.Is(err, os.ErrNotExist) {
+			return ErrNotFound
+		}
+		return err
+	}
+	d.held = f
+	return nil
+}
+
+// wants is the lock on the whole file. It belongs to the open file, as that of
+// flock(2) does; but somebody can look whether there is one without taking it.
+func (d *Delta) wants() *unix.Flock_t {
+	if d.exclusive {
+		return &unix.Flock_t{Type: unix.F_WRLCK}
+	}
+	return &unix.Flock_t{Type: unix.F_RDLCK}
+}
+
+// inUse says whether somebody holds the workspace, without getting in the way of
+// who wants to.
+func (d *Delta) inUse() bool {
+	f, err := os.OpenFile(d.dir+"/lock", os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
+}
+
+func (d *Delta) unlock() {
+	if d.held != nil {
+		_ = d.held.Close()
+	}
+}
+
+func (d *Delta) load() error {
+	data, err := os.ReadFile(d.dir + "/record")
+	if errors.Is(err, os.ErrNotExist) {
+		return ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	d.Record, err = parseRecord(data)
+	if err != nil {
+		return fmt.Errorf("%s/record: %w", d.dir, err)
+	}
+	if d.Record.Name != filepath.Base(d.dir) && !strings.HasPrefix(filepath.Base(d.dir), d.Record.Name+".") {
+		return fmt.Errorf("%s/record is that of %s", d.dir, d.Record.Name)
+	}
+	return nil
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}

@@ -1,0 +1,157 @@
+package workspace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/workspace/archive"
+)
+
+// ImportGit makes a codebase of a commit of a git repository: a directory, or an
+// https or http address. Git runs in sandboxes, of which only the first sees the
+// repository or its server: what others have put into a repository has made git
+// run programs before. The history is not part of the codebase.
+func (s *Store) ImportGit(bailey, repository, revision string, o ImportOptions) (Codebase, error) {
+	g, err := newGitSource(bailey, repository)
+	if err != nil {
+		return Codebase{}, err
+	}
+	defer os.RemoveAll(g.dir)
+	if err := g.clone(); err != nil {
+		return Codebase{}, err
+	}
+	if revision == "" {
+		revision = "HEAD"
+	}
+	commit, err := g.commit(revision)
+	if err != nil {
+		return Codebase{}, err
+	}
+	if o.Source == "" {
+		o.Source = g.repository + " " + commit
+	}
+	o.Form = archive.Plain
+	r, w := io.Pipe()
+	defer r.Close()
+	go func() { w.CloseWithError(g.archive(commit, w)) }()
+	return s.ImportArchive(r, o)
+}
+
+type gitSource struct {
+	bailey     string
+	repository string
+	grant      map[string]any // what the sandbox that reads the repository may do
+	dir        string
+}
+
+func newGitSource(bailey, repository string) (*gitSource, error) {
+	g := &gitSource{bailey: bailey, repository: repository}
+	u, err := url.Parse(repository)
+	switch {
+	case err == nil && (u.Scheme == "https" || u.Scheme == "http"):
+		if u.User != nil {
+			return nil, errors.New("an address with credentials would be kept for everybody to read; have the network gate add them")
+		}
+		g.grant = map[string]any{"network": grantHost(u)}
+	case strings.Contains(repository, "://"):
+		return nil, fmt.Errorf("%s: a repository is a directory, or an https address", repository)
+	default:
+		if g.repository, err = filepath.Abs(repository); err != nil {
+			return nil, err
+		}
+		if g.repository, err = filepath.EvalSymlinks(g.repository); err != nil {
+			return nil, err
+		}
+		g.grant = map[string]any{"filesystem": map[string]any{"allowRead": []string{g.repository}}}
+	}
+	g.dir, err = os.MkdirTemp("", "bailey-import-")
+	if err != nil {
+		return nil, err
+	}
+	// The repository may be somebody else's: that is what the sandbox is for.
+	err = os.WriteFile(g.dir+"/gitconfig", []byte("[safe]\n\tdirectory = *\n[tar]\n\tumask = 0022\n"), 0o600)
+	if err != nil {
+		_ = os.RemoveAll(g.dir)
+		return nil, err
+	}
+	return g, nil
+}
+
+// grantHost lets a sandbox reach one host. An address instead of a name says itself
+// in which network it is, or that it is on this machine.
+func grantHost(u *url.URL) map[string]any {
+	grant := map[string]any{"allowedDomains": []string{u.Hostname()}}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return grant
+	}
+	grant["allowedCIDRs"] = []string{netip.PrefixFrom(ip, ip.BitLen()).String()}
+	if port, err := strconv.Atoi(u.Port()); err == nil && ip.IsLoopback() {
+		grant["allowLocalOutboundPorts"] = []int{port}
+	}
+	return grant
+}
+
+func (g *gitSource) clone() error {
+	err := g.run(g.grant, io.Discard, "clone", "--quiet", "--bare", "--template=", "--", g.repository, "repository")
+	if err != nil {
+		return err
+	}
+	// Files that the repository wants left out of archives, or changed in them, are
+	// part of it as they are.
+	if err := os.MkdirAll(g.dir+"/repository/info", 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(g.dir+"/repository/info/attributes", []byte("* -export-ignore -export-subst\n"), 0o600)
+}
+
+func (g *gitSource) commit(revision string) (string, error) {
+	if strings.HasPrefix(revision, "-") {
+		return "", fmt.Errorf("%q is no revision", revision)
+	}
+	var out bytes.Buffer
+	if err := g.run(nil, &out, "--git-dir=repository", "rev-parse", "--verify", "--quiet", revision+"^{commit}"); err != nil {
+		return "", fmt.Errorf("%s: there is no commit %q: %w", g.repository, revision, err)
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+func (g *gitSource) archive(commit string, w io.Writer) error {
+	return g.run(nil, w, "--git-dir=repository", "archive", "--format=tar", commit)
+}
+
+// run runs git in a sandbox that can write to nothing but a directory made for it.
+func (g *gitSource) run(grant map[string]any, stdout io.Writer, args ...string) error {
+	policy := map[string]any{
+		"extends": "default",
+		"env": map[string]any{"set": map[string]string{
+			"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": g.dir + "/gitconfig", "GIT_TERMINAL_PROMPT": "0",
+		}},
+	}
+	for key, value := range grant {
+		policy[key] = value
+	}
+	text, err := json.Marshal(policy)
+	if err != nil {
+		return err
+	}
+	c := exec.Command(g.bailey, append([]string{"--quiet", "--dir", g.dir, "--policy", string(text), "--", "git"}, args...)...)
+	c.Dir = g.dir
+	c.Stdout = stdout
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("git: %w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package workspace
+
+import (
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/bailey-sandbox/bailey/internal/testenv"
+)
+
+// repository makes a repository with two commits, the first of which has a tag. It
+// asks for files to be left out of archives, and names a program to be run.
+func repository(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir() + "/project"
+	write(t, dir+"/a", "first")
+	write(t, dir+"/.vscode/tasks.json", "{}")
+	write(t, dir+"/tests/t", "left out of archives")
+	write(t, dir+"/.gitattributes", "tests export-ignore\n")
+	for _, args := range [][]string{
+		{"init", "-q", "-b", "main", "."},
+		{"add", "-A"},
+		{"commit", "-qm", "one"},
+		{"tag", "v1"},
+		{"rm", "-q", "a"},
+		{"commit", "-qm", "two"},
+		{"config", "http.receivepack", "false"},
+		{"config", "uploadpack.packObjectsHook", "touch " + dir + "/pwned; exec"},
+		{"config", "core.fsmonitor", "touch " + dir + "/pwned"},
+	} {
+		c := exec.Command("git", args...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com",
+			"GIT_AUTHOR_DATE=2020-01-01T00:00:00Z", "GIT_COMMITTER_DATE=2020-01-01T00:00:00Z")
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	return dir
+}
+
+func TestGitRepositoryIsImported(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("git"))
+	s, dir, bailey := newStore(t), repository(t), testenv.Binary(t, "bailey")
+	now, err := s.ImportGit(bailey, dir, "", ImportOptions{Name: "now"})
+	must(t, err)
+	first, err := s.ImportGit(bailey, dir, "v1", ImportOptions{Name: "first"})
+	must(t, err)
+	again, err := s.ImportGit(bailey, dir, "v1", ImportOptions{Name: "again"})
+	must(t, err)
+	if names := shown(t, s.LayerTree(now.Layers[0])); strings.Contains(names, "a 100") || !strings.Contains(names, "tests/t") || !strings.Contains(names, ".vscode/tasks.json") {
+		t.Errorf("imported\n%s", names)
+	}
+	if names := shown(t, s.LayerTree(first.Layers[0])); !strings.Contains(names, `a 100644 "first"`) {
+		t.Errorf("imported\n%s", names)
+	}
+	if first.Layers[0] != again.Layers[0] {
+		t.Error("a commit imported twice is stored twice")
+	}
+	if _, err := os.Lstat(dir + "/pwned"); err == nil {
+		t.Error("a program that the repository names was run")
+	}
+	for _, revision := range []string{"missing", "--output=/tmp/x", "-h"} {
+		if _, err := s.ImportGit(bailey, dir, revision, ImportOptions{Name: "none"}); err == nil {
+			t.Errorf("%s: it was imported", revision)
+		}
+	}
+}
+
+func TestGitRepositoryIsImportedThroughTheGate(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("git"), testenv.File("/usr/lib/git-core/git-http-backend"))
+	s, dir, bailey := newStore(t), repository(t), testenv.Binary(t, "bailey")
+	must(t, os.Rename(dir+"/.git/config", dir+"/.git/config.old"))
+	must(t, os.WriteFile(dir+"/.git/config", []byte("[core]\n\trepositoryformatversion = 0\n\tbare = false\n"), 0o600))
+	server := httptest.NewServer(&cgi.Handler{
+		Path: "/usr/lib/git-core/git-http-backend",
+		Env:  []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1"},
+	})
+	defer server.Close()
+	c, err := s.ImportGit(bailey, server.URL+"/.git", "v1", ImportOptions{Name: "remote"})
+	must(t, err)
+	if names := shown(t, s.LayerTree(c.Layers[0])); !strings.Contains(names, `a 100644 "first"`) {
+		t.Errorf("imported\n%s", names)
+	}
+	for _, address := range []string{"ssh://example.com/x", "ext::sh -c id", "https://user:secret@example.com/x", t.TempDir() + "/missing"} {
+		if _, err := s.ImportGit(bailey, address, "", ImportOptions{Name: "none"}); err == nil {
+			t.Errorf("%s was imported", address)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package workspace
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/workspace/archive"
+	"github.com/bailey-sandbox/bailey/internal/workspace/fault"
+	"github.com/bailey-sandbox/bailey/internal/workspace/tree"
+)
+
+// Progress is told how many files, and how many bytes of content, there are so
+// far.
+type Progress func(files, bytes int64)
+
+// ImportOptions say how a codebase is imported.
+type ImportOptions struct {
+	Name     string
+	Source   string // for people
+	Progress Progress
+
+	// Of directories.
+	GitIgnore bool                   // leave out what git would ignore
+	Left      func(path, why string) // told of what cannot be imported
+
+	// Of archives.
+	Form   archive.Form
+	Limits archive.Limits // 0 bytes: what is free on the disk
+}
+
+// ImportDirectory makes a codebase of a directory. Where the file system can, the
+// files share their blocks with those of the directory.
+func (s *Store) ImportDirectory(dir string, o ImportOptions) (Codebase, error) {
+	from, err := os.Open(dir)
+	if err != nil {
+		return Codebase{}, err
+	}
+	defer from.Close()
+	if o.Source == "" {
+		o.Source, _ = filepath.Abs(dir)
+	}
+	return s.importLayer(o, func(b *building) error {
+		options := tree.CopyOptions{Left: o.Left, Progress: b.count(o.Progress)}
+		if o.GitIgnore {
+			ignored, err := newIgnored(dir)
+			if err != nil {
+				return err
+			}
+			options.Skip = ignored.skip
+		}
+		return tree.Copy(b.root, from, options)
+	})
+}
+
+// ImportArchive makes a codebase of a tar archive, which may be compressed.
+func (s *Store) ImportArchive(r io.Reader, o ImportOptions) (Codebase, error) {
+	if o.Limits.Bytes == 0 {
+		free, err := s.free()
+		if err != nil {
+			return Codebase{}, err
+		}
+		o.Limits.Bytes = free
+	}
+	return s.importLayer(o, func(b *building) error {
+		return archive.Read(r, b.root, archive.ReadOptions{Form: o.Form, Limits: o.Limits, Progress: b.count(o.Progress)})
+	})
+}
+
+// importLayer makes a codebase of one layer, which fill fills.
+func (s *Store) importLayer(o ImportOptions, fill func(*building) error) (Codebase, error) {
+	if err := s.checkNew(o.Name); err != nil {
+		return Codebase{}, err
+	}
+	b, err := s.build()
+	if err != nil {
+		return Codebase{}, err
+	}
+	defer b.discard()
+	fault.Step("import: begun")
+	if err := fill(b); err != nil {
+		return Codebase{}, err
+	}
+	fault.Step("import: filled")
+	if err := b.byContent(); err != nil {
+		return Codebase{}, err
+	}
+	release, err := s.LockLayers(false)
+	if err != nil {
+		return Codebase{}, err
+	}
+	defer release()
+	if err := b.place(); err != nil {
+		return Codebase{}, err
+	}
+	return s.saveCodebase(Codebase{Name: o.Name, Source: o.Source, Layers: []string{b.layer.ID}})
+}
+
+// free is how much this user can still write to the disk.
+func (s *Store) free() (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(s.Dir(), &st); err != nil {
+		return 0, fmt.Errorf("%s: %w", s.Dir(), err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}

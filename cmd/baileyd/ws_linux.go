@@ -1,0 +1,391 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
+	"github.com/bailey-sandbox/bailey/internal/workspace"
+	"github.com/bailey-sandbox/bailey/internal/workspace/archive"
+	"github.com/bailey-sandbox/bailey/internal/workspace/change"
+	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
+)
+
+// workspaces carries out "bailey ws".
+type workspaces struct {
+	store  delta.Store
+	out    io.Writer
+	err    io.Writer
+	flags  []string
+	status int
+}
+
+// runWorkspaces does what the words after "ws" ask for, and returns the exit
+// status.
+func runWorkspaces(args []string, stdout, stderr io.Writer) int {
+	home, _ := os.UserHomeDir() // Place says if it is missed
+	store, err := delta.Place(home)
+	w := &workspaces{store: store, out: stdout, err: stderr}
+	var words []string
+	for i, a := range args {
+		if a == "--" {
+			words = append(words, args[i+1:]...)
+			break
+		}
+		if strings.HasPrefix(a, "--") {
+			w.flags = append(w.flags, a)
+		} else {
+			words = append(words, a)
+		}
+	}
+	if err == nil {
+		err = w.run(words)
+	}
+	if err != nil {
+		w.say(err.Error())
+		return exitOwn
+	}
+	return w.status
+}
+
+func (w *workspaces) has(flag string) bool { return slices.Contains(w.flags, flag) }
+
+// say tells the person something, line by line, marked as Bailey's.
+func (w *workspaces) say(text string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		_, _ = fmt.Fprintln(w.err, "bailey: "+plain.Text(line))
+	}
+}
+
+// wsVerb is a word after "ws", with how many words it takes after that; -1 is any
+// number.
+type wsVerb struct {
+	least, most int
+	do          func(words []string) error
+}
+
+func (w *workspaces) verbs() map[string]wsVerb {
+	return map[string]wsVerb{
+		"list":      {0, 0, w.list},
+		"diff":      {1, -1, w.diff},
+		"apply":     {1, -1, w.apply},
+		"undo":      {1, 1, w.undo},
+		"discard":   {1, -1, w.discard},
+		"snapshot":  {1, 1, w.snapshot},
+		"snapshots": {1, 1, w.snapshots},
+		"fork":      {2, 3, w.fork},
+		"rollback":  {2, 2, w.rollback},
+		"squash":    {1, 1, w.squash},
+		"export":    {1, 2, w.export},
+		"conclude":  {2, 2, w.conclude},
+		"show":      {2, -1, w.show},
+	}
+}
+
+func (w *workspaces) run(words []string) error {
+	const usage = "usage: bailey ws list | diff NAME [PATHS] | apply NAME [PATHS] | undo NAME | discard NAME… | snapshot NAME | snapshots NAME | fork NAME NEW [SNAPSHOT] | rollback NAME SNAPSHOT | squash NAME | export NAME [SNAPSHOT]"
+	if len(words) == 0 {
+		return errors.New(usage)
+	}
+	v, ok := w.verbs()[words[0]]
+	if n := len(words) - 1; !ok || n < v.least || v.most >= 0 && n > v.most {
+		return errors.New(usage)
+	}
+	return v.do(words[1:])
+}
+
+// open opens a workspace to be changed, and finishes what was cut short in it.
+func (w *workspaces) open(name string) (*delta.Delta, error) {
+	d, err := w.store.Open(name, delta.Write)
+	if err != nil {
+		return nil, explain(err)
+	}
+	left, err := change.Recover(d)
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	if len(left) > 0 {
+		w.say("an apply that was cut short was finished, but for files that were changed since: " + strings.Join(words(left), ", "))
+	}
+	return d, nil
+}
+
+func words(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = plain.Word(name)
+	}
+	return out
+}
+
+// explain says what to do about an error of Open.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, delta.ErrBusy):
+		return fmt.Errorf("%w: a command runs in it, or somebody else changes it; wait for that", err)
+	case errors.Is(err, delta.ErrNotFound):
+		return fmt.Errorf("%w; see: bailey ws list", err)
+	}
+	return err
+}
+
+func (w *workspaces) diff(args []string) error {
+	d, err := w.store.Open(args[0], delta.Read)
+	if err != nil {
+		return explain(err)
+	}
+	defer d.Close()
+	c, err := change.Of(d)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	paths, err := w.paths(d, args[1:])
+	if err != nil {
+		return err
+	}
+	return w.write(w.out, c, change.Select(c.Changes, paths))
+}
+
+// write shows changes in the form that the flags ask for.
+func (w *workspaces) write(to io.Writer, c *change.Comparison, list []change.Change) error {
+	terminal := isTerminal(to)
+	switch {
+	case w.has("--json"):
+		return change.WriteJSON(to, list)
+	case w.has("--stat"):
+		return change.WriteList(to, list)
+	case w.has("--patch") && !terminal:
+		return c.WritePatch(to, list)
+	case w.has("--patch"):
+		return c.WriteSafePatch(to, list)
+	}
+	return c.WriteUnified(to, list, terminal)
+}
+
+func isTerminal(to any) bool {
+	f, ok := to.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// paths makes paths of the command line relative to the workspace: they are names
+// in the working directory if that is in there, or in the workspace.
+func (w *workspaces) paths(d *delta.Delta, args []string) ([]string, error) {
+	var out []string
+	for _, arg := range args {
+		abs, err := filepath.Abs(arg)
+		if err != nil {
+			return nil, err
+		}
+		rel, err := filepath.Rel(d.Record.Target, abs)
+		outside := err != nil || rel == ".." || strings.HasPrefix(rel, "../")
+		if outside && filepath.IsAbs(arg) {
+			return nil, fmt.Errorf("%s is not in %s", plain.Word(arg), plain.Word(d.Record.Target))
+		}
+		if outside {
+			rel = filepath.Clean(arg)
+		}
+		out = append(out, rel)
+	}
+	return out, nil
+}
+
+func (w *workspaces) apply(args []string) error {
+	d, err := w.open(args[0])
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	paths, err := w.paths(d, args[1:])
+	if err != nil {
+		return err
+	}
+	o := change.Options{Paths: paths}
+	switch {
+	case w.has("--merge=markers"):
+		o.Merge = change.Markers
+	case w.has("--merge"):
+		o.Merge = change.Clean
+	}
+	return w.applyTo(d, o)
+}
+
+// applyTo applies, and says what was done.
+func (w *workspaces) applyTo(d *delta.Delta, o change.Options) error {
+	r, err := change.Apply(d, o)
+	var conflict *change.Conflict
+	if errors.As(err, &conflict) && o.Merge == change.Refuse {
+		return fmt.Errorf("%w\nto merge texts: bailey ws apply --merge %s; to apply other files: bailey ws apply %[2]s PATHS", err, d.Record.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if len(r.Applied) == 0 {
+		w.say("there is nothing to apply")
+		return nil
+	}
+	w.say("applied to " + d.Live() + ": " + count(change.Summarize(r.Applied)) + "; to undo it: bailey ws undo " + d.Record.Name)
+	if len(r.Merged) > 0 {
+		w.say("merged with changes of others: " + strings.Join(words(r.Merged), ", "))
+	}
+	if len(r.Marked) > 0 {
+		w.say("with marks where both changed the same lines: " + strings.Join(words(r.Marked), ", "))
+	}
+	if len(r.Left) > 0 {
+		w.say("left out, being sockets or devices: " + strings.Join(words(r.Left), ", "))
+	}
+	return nil
+}
+
+func (w *workspaces) undo(args []string) error {
+	d, err := w.open(args[0])
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	paths, err := change.Undo(d)
+	if err != nil {
+		return err
+	}
+	w.say(fmt.Sprintf("undone in %s: %d paths are as they were before", d.Live(), len(paths)))
+	return nil
+}
+
+func (w *workspaces) discard(args []string) error {
+	for _, name := range args {
+		d, err := w.open(name)
+		if err != nil {
+			return err
+		}
+		if err := d.Remove(); err != nil {
+			return err
+		}
+		d.Close()
+	}
+	s, err := workspace.Open(w.store)
+	if err != nil {
+		return err
+	}
+	_, err = s.Collect()
+	return err
+}
+
+// engine opens the store with all that it can do, and makes sure that what is in
+// a workspace is taken down and not half applied.
+func (w *workspaces) engine(name string) (*workspace.Store, error) {
+	d, err := w.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	c, err := change.Remember(d)
+	if err != nil {
+		return nil, err
+	}
+	c.Close()
+	return workspace.Open(w.store)
+}
+
+func (w *workspaces) snapshot(args []string) error {
+	s, err := w.engine(args[0])
+	if errors.Is(err, delta.ErrBusy) { // of a running one the delta is copied
+		s, err = workspace.Open(w.store)
+	}
+	if err != nil {
+		return err
+	}
+	n, err := s.Snapshot(args[0])
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w.out, n.ID)
+	return err
+}
+
+func (w *workspaces) snapshots(args []string) error {
+	s, err := workspace.Open(w.store)
+	if err != nil {
+		return err
+	}
+	list, err := s.Snapshots(args[0])
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		if _, err := fmt.Fprintln(w.out, n.ID, n.Created.Local().Format("2006-01-02 15:04:05")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *workspaces) fork(args []string) error {
+	s, err := w.engine(args[0])
+	if err != nil {
+		return err
+	}
+	snapshot := ""
+	if len(args) > 2 {
+		snapshot = args[2]
+	}
+	d, err := s.Fork(args[0], snapshot, delta.Options{Name: args[1]})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	from, err := w.store.Open(args[0], delta.Read)
+	if err != nil {
+		return explain(err)
+	}
+	defer from.Close()
+	if err := change.Inherit(d, from); err != nil {
+		return err
+	}
+	return d.Keep()
+}
+
+func (w *workspaces) rollback(args []string) error {
+	s, err := w.engine(args[0])
+	if err != nil {
+		return err
+	}
+	return s.Rollback(args[0], args[1])
+}
+
+func (w *workspaces) squash(args []string) error {
+	s, err := w.engine(args[0])
+	if err != nil {
+		return err
+	}
+	return s.Squash(args[0])
+}
+
+func (w *workspaces) export(args []string) error {
+	if isTerminal(w.out) {
+		return errors.New("an archive is nothing for a terminal; bailey ws export " + args[0] + " > FILE.tar")
+	}
+	s, err := workspace.Open(w.store)
+	if err != nil {
+		return err
+	}
+	form, snapshot := archive.Plain, ""
+	if w.has("--oci") {
+		form = archive.OCI
+	}
+	if len(args) > 1 {
+		snapshot = args[1]
+	}
+	return s.Export(w.out, args[0], snapshot, form)
+}

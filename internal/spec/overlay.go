@@ -1,0 +1,121 @@
+package spec
+
+import (
+	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
+)
+
+// Overlay is a private layer over a directory. Every mount whose Source lies in
+// that directory is taken from the layers together and not from the host, and
+// what is written there goes to Upper. A runtime that does not do so must refuse
+// the Spec: all its other mounts are the same with an overlay and without.
+type Overlay struct {
+	// Name is what people call the workspace that holds it; empty if it goes
+	// with the command.
+	Name string `json:"name,omitempty"`
+	// Source is the directory, which is seen under its own name.
+	Source string `json:"source"`
+	// Lowers are what is read, the topmost first; none of them is written. The
+	// last is Source itself, unless the workspace lies on something else.
+	Lowers []string `json:"lowers"`
+	// Upper gets the changes. Work, on the same file system, is overlayfs's own.
+	Upper string `json:"upper"`
+	Work  string `json:"work"`
+}
+
+// Covers says whether a path of the host is seen through the overlay. It may be
+// called on nil.
+func (o *Overlay) Covers(p string) bool { return o != nil && Covers(o.Source, p) }
+
+// Refused is the answer of a runtime that cannot hold an overlay; nil if there is
+// none to hold.
+func (o *Overlay) Refused(runtime string) *Unsupported {
+	if o == nil {
+		return nil
+	}
+	return &Unsupported{
+		Key: keyOverlay, Value: "overlay", Reason: "the " + runtime + " runtime cannot keep changes apart from the files themselves",
+		Fix: "run it without, or use --runtime native",
+	}
+}
+
+const keyOverlay = "workspace.mode"
+
+// Project is the directory that an overlay lies over, for a caller as Compile
+// finds it; empty if there is none that could be granted.
+func Project(f Facts) string {
+	c := &compiler{host: f.Host(), facts: newLookups(f), command: Command{Later: true}, spec: &Spec{}}
+	if !c.locateCaller() || c.wide(c.project) {
+		return ""
+	}
+	return c.project
+}
+
+// hideWorkspaces denies what other commands have written to look at, or where
+// there is nothing yet, to be there first.
+func (c *compiler) hideWorkspaces() {
+	if c.host.DataDir == "" {
+		return
+	}
+	const name = "bailey's workspaces"
+	r, err := c.facts.resolve(clean(c.host.DataDir))
+	switch {
+	case err != nil:
+		c.refuse(name, c.host.DataDir, err.Error(), "")
+	case r.missing && c.granted(r.path) == AccessWrite:
+		c.absent = append(c.absent, protection{path: r.path, name: name, always: true})
+	case !r.missing && c.granted(r.path) != AccessNone:
+		c.layers[0].rules = append(c.layers[0].rules, rule{resolved: r, kind: denyRead, why: name})
+	}
+}
+
+// overlay takes over where the changes go, if that can be held.
+func (c *compiler) overlay() {
+	o := c.command.Overlay
+	if o == nil {
+		return
+	}
+	c.spec.Overlay = o
+	if c.spec.Runtime != "" && c.spec.Runtime != RuntimeNative {
+		c.reasons = append(c.reasons, o.Refused(c.spec.Runtime))
+	}
+	c.refuseIf(o.Source != c.project, keyOverlay, "overlay",
+		"the workspace is that of "+o.Source+", and the command runs in "+c.project, "cd "+o.Source)
+	c.refuseIf(Covers(o.Source, o.Upper), keyOverlay, "overlay", "the changes would be kept in "+o.Upper+", inside the project itself",
+		"set BAILEY_DATA to a directory elsewhere")
+	c.warnBesideOverlay(o)
+	c.warnBelowOverlay(o)
+}
+
+// warnBesideOverlay names what is written all the same.
+func (c *compiler) warnBesideOverlay(o *Overlay) {
+	var beside []string
+	writable := false
+	for i := range c.spec.Mounts {
+		m := &c.spec.Mounts[i]
+		if m.Kind != Bind || !m.Write || m.Devices {
+			continue
+		}
+		if writable = writable || o.Covers(m.Source); !o.Covers(m.Source) {
+			beside = append(beside, plain.Text(m.Target))
+		}
+	}
+	if len(beside) > 0 {
+		c.warn("not part of the overlay, and changed by what the command writes there: " + strings.Join(beside, ", "))
+	}
+	if !writable {
+		c.warn("nothing in " + plain.Text(o.Source) + " can be written, so there will be no changes to keep")
+	}
+}
+
+// warnBelowOverlay names what an overlay does not show: it is made of
+// directories, not of what is mounted below them.
+func (c *compiler) warnBelowOverlay(o *Overlay) {
+	mounts, _ := c.facts.Mounts() // checkAliases refuses to go on without
+	for _, m := range mounts {
+		if below(o.Source, m.Target) {
+			c.warn(plain.Text(m.Target) + " is a mount of its own, and not shown in the overlay")
+		}
+	}
+}

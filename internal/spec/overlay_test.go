@@ -1,0 +1,112 @@
+package spec
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bailey-sandbox/bailey/internal/policy"
+)
+
+// overlayOf is an overlay over a directory, with its changes in another.
+func overlayOf(source, data string) *Overlay {
+	return &Overlay{Source: source, Lowers: []string{source}, Upper: data + "/upper", Work: data + "/work"}
+}
+
+// TestOverlayChangesNoMount: what holds for the project holds in the overlay, by
+// the same mounts, rules and protections.
+func TestOverlayChangesNoMount(t *testing.T) {
+	plain, over := newTrial(), newTrial()
+	over.command.Overlay = overlayOf("/home/u/p", "/home/u/data")
+	over.policy.Workspace.Mode = new("overlay")
+	want, err := Compile(plain.policy, plain.facts, plain.command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Compile(over.policy, over.facts, over.command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.Mounts, want.Mounts) || !slices.Equal(got.Landlock.Rules, want.Landlock.Rules) || !slices.Equal(got.Warnings, want.Warnings) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if got.Overlay != over.command.Overlay || want.Overlay != nil {
+		t.Errorf("overlays: %+v, %+v", got.Overlay, want.Overlay)
+	}
+	var text bytes.Buffer
+	if err := Explain(&text, got); err != nil || !strings.Contains(text.String(), "can be written in an overlay, and stays as it is until that is applied\n  /home/u/p ") {
+		t.Errorf("explain: %v\n%s", err, text.String())
+	}
+}
+
+func TestOverlayWarnsOfWhatItDoesNotCover(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		edit func(*trial)
+		want string
+	}{
+		{"another directory", func(t *trial) { t.fs().AllowWrite = []string{".", "/srv/data"} }, "not part of the overlay, and changed by what the command writes there: /srv/data"},
+		{"nothing", func(t *trial) { t.fs().AllowWrite = nil }, "nothing in /home/u/p can be written"},
+		{"a mount", func(t *trial) {
+			t.facts.mounts = append(t.facts.mounts, MountPoint{Dev: "8:2", Root: "/", Target: "/home/u/p/mnt", Type: "ext4"})
+		}, "/home/u/p/mnt is a mount of its own, and not shown in the overlay"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tr := newTrial()
+			tr.command.Overlay = overlayOf("/home/u/p", "/home/u/data")
+			test.edit(tr)
+			s, err := Compile(tr.policy, tr.facts, tr.command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, test.want) }) {
+				t.Errorf("warnings %q, want %q", s.Warnings, test.want)
+			}
+		})
+	}
+}
+
+func TestProjectIsWhatAnOverlayLiesOver(t *testing.T) {
+	for dir, want := range map[string]string{
+		"/home/u/p": "/home/u/p", "/home/u/p/src": "/home/u/p", "/srv/data": "/srv/data", "/home/u": "", "/etc": "", "/": "",
+	} {
+		tr := newTrial()
+		tr.facts.add("/home/u/p/src/")
+		tr.facts.host.Dir = dir
+		if got := Project(tr.facts); got != want {
+			t.Errorf("%s: got %q, want %q", dir, got, want)
+		}
+	}
+}
+
+func TestOverlayIsRefusedForWhatStays(t *testing.T) {
+	tr := newTrial()
+	tr.policy.Workspace = policy.Workspace{Mode: new("overlay")}
+	if _, err := Compile(tr.policy, tr.facts, Command{Later: true}); err == nil || !strings.Contains(err.Error(), keyOverlay) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWorkspacesOfOthersAreHidden(t *testing.T) {
+	const data = "/home/u/.local/share/bailey"
+	tr := newTrial()
+	tr.facts.host.DataDir = data
+	tr.fs().AllowWrite = []string{".", "~/.local"}
+	tr.facts.add("/home/u/.local/")
+	s, err := Compile(tr.policy, tr.facts, tr.command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guards := func(r PathRule) bool { return r.Pattern == data && r.Write == Denied && r.Fix == "" }
+	if !slices.ContainsFunc(s.Broker.Layers[0], guards) {
+		t.Errorf("nothing keeps it from being made: %+v", s.Broker.Layers)
+	}
+	tr.facts.add(data + "/workspaces/")
+	if s, err = Compile(tr.policy, tr.facts, tr.command); err != nil {
+		t.Fatal(err)
+	}
+	if access, m := s.Access(data + "/workspaces"); access != AccessNone || m == nil || m.Kind != Hide {
+		t.Errorf("got %v by %+v", access, m)
+	}
+}

@@ -24,6 +24,8 @@ func check(kind, s string) error {
 		return nil
 	case "path":
 		return checkPath(s)
+	case "rule":
+		return checkRule(s)
 	case "domain":
 		return checkDomain(s)
 	case "host":
@@ -90,6 +92,15 @@ func checkPath(s string) error {
 		return errors.New(`bad pattern: unbalanced [ ] or { }, or a \ at the end; write \[ for a bracket in a name`)
 	}
 	return nil
+}
+
+// checkRule checks the pattern of a path permission, which is about the project.
+func checkRule(s string) error {
+	s = strings.TrimPrefix(s, "!")
+	if strings.HasPrefix(s, "~") || strings.HasPrefix(s, "/") {
+		return errors.New("path permissions are about the project: write a path relative to it; others belong in filesystem")
+	}
+	return checkPath(s)
 }
 
 func checkName(s string) error {

@@ -30,6 +30,11 @@ var fixes = []struct{ wrong, want, right string }{
 		`bad pattern: unbalanced [ ] or { }, or a \ at the end; write \[ for a bracket in a name`,
 		`{"filesystem": {"denyRead": ["a\\[b"]}}`,
 	},
+	{
+		`{"workspace": {"rules": [{"pattern": "~/x", "permission": "none"}]}}`,
+		`path permissions are about the project: write a path relative to it; others belong in filesystem`,
+		`{"workspace": {"rules": [{"pattern": "!x", "permission": "none"}]}}`,
+	},
 	{`{"env": {"set": {"": "x"}}}`, `empty string`, `{"env": {"set": {"A": "x"}}}`},
 	{`{"env": {"allow": ["A-B"]}}`, `bad variable name: '-' is not allowed there`, `{"env": {"allow": ["A_B"]}}`},
 	{

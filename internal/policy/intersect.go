@@ -32,6 +32,7 @@ func Intersect(a, b Policy) Policy {
 	out.Env.Deny = union(a.Env.Deny, b.Env.Deny)
 	out.Resources = meetResources(a.Resources, b.Resources)
 	out.Workspace = meetWorkspace(a.Workspace, b.Workspace)
+	out.RuleBounds = meetRuleBounds(a, b)
 	out.Require = union(a.Require, b.Require)
 	out.Origins = maps.Clone(b.Origins)
 	if out.Origins == nil {
@@ -214,20 +215,22 @@ func meetResources(a, b Resources) Resources {
 	}
 }
 
-// meetWorkspace lets the least permission of all rules that match a path win,
-// by giving each its priority from what it grants.
+// meetWorkspace keeps a's rules; b's become bounds.
 func meetWorkspace(a, b Workspace) Workspace {
-	out := Workspace{
+	return Workspace{
 		Mode:  strictest(a.Mode, b.Mode, "direct", "overlay", "direct"),
 		Rules: a.Rules,
 	}
-	if reflect.DeepEqual(a.Rules, b.Rules) {
-		return out
-	}
-	out.Rules = slices.Concat(a.Rules, b.Rules)
-	for i, r := range out.Rules {
-		priority := 3 - rank(r.Permission, "none", "view", "read", "write")
-		out.Rules[i].Priority = &priority
+}
+
+// meetRuleBounds leaves out a list that is already there.
+func meetRuleBounds(a, b Policy) [][]WorkspaceRule {
+	out := a.RuleBounds
+	for _, rules := range append([][]WorkspaceRule{b.Workspace.Rules}, b.RuleBounds...) {
+		same := func(have []WorkspaceRule) bool { return reflect.DeepEqual(have, rules) }
+		if len(rules) > 0 && !same(a.Workspace.Rules) && !slices.ContainsFunc(out, same) {
+			out = append(out, rules)
+		}
 	}
 	return out
 }

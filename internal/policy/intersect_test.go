@@ -113,6 +113,15 @@ func envDecision(e Env, name string) int {
 	return 0
 }
 
+// rulesDecision is the least that any of the lists permits.
+func rulesDecision(p Policy, file string) int {
+	least := 4
+	for _, rules := range append([][]WorkspaceRule{p.Workspace.Rules}, p.RuleBounds...) {
+		least = min(least, workspaceDecision(Workspace{Rules: rules}, file))
+	}
+	return least
+}
+
 func workspaceDecision(w Workspace, file string) int {
 	permission, best := 4, -1
 	for _, r := range w.Rules {
@@ -168,7 +177,7 @@ func decisions(p Policy) map[string]int {
 	for _, file := range []string{"/run/a.sock", "/run/x/b.sock", "sub/c.sock", "/dev/kvm", "/dev/dri/card0"} {
 		d["socket "+file] = truth(said(n.AllowAllUnixSockets, false) || matchesPath(n.AllowUnixSockets, file))
 		d["device "+file] = truth(is(p.Devices.Mode, "host", "auto") || matchesPath(p.Devices.Allow, file))
-		d["workspace "+file] = workspaceDecision(p.Workspace, file)
+		d["workspace "+file] = rulesDecision(p, file)
 	}
 	for _, c := range commands {
 		d["exception "+c] = truth(matchesWords(p.Command.Allow, c))
@@ -228,6 +237,7 @@ var vocabulary = map[string][]string{
 	"exposure": {"80", "127.0.0.1:80:80", "8080:80", "[::1]:80", "0:80"},
 	"cidr":     {"10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0", "192.0.2.1", "::/0"},
 	"path":     {"/run", "/run/a.sock", "/run/x", "sub", "/", "/dev/dri", "/run/**"},
+	"rule":     {"sub", "sub/a", "**", "*", "a/**"},
 	"device":   {"/dev/kvm", "/dev/dri", "/dev/dri/card0"},
 	"names":    {"*", "A", "A*", "AB", "AB*", "B*", "BC"},
 	"name":     {"A", "B"},
@@ -403,7 +413,10 @@ func TestOnlyTheseKeysAreTakenFromOneSide(t *testing.T) {
 		// Neither grants nor restrictions; refused in a file that is not trusted.
 		"network.httpProxyPort", "network.socksProxyPort", "network.upstreamProxy", "network.inject",
 		"command.acceptSharedBinaryCannotRuntimeDeny",
-		"env.set", "runtime",
+		"env.set",
+		// RuleBounds carry the other side's.
+		"workspace.rules",
+		"runtime",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -109,6 +109,11 @@ func Load(o Options) (*Loaded, error) {
 			return nil, unknownPreset(o.Preset)
 		}
 		out.Chain, out.Policy, err = l.effective(source{kind: KindPreset, name: o.Preset})
+		if err == nil && slices.Contains(rulePresets, o.Preset) {
+			// By itself it grants nothing that its rules could be about.
+			out.Chain = append([]Link{{KindPreset, presetDefault, true}}, out.Chain...)
+			out.Policy = Merge(Default(), out.Policy)
+		}
 	default:
 		err = l.search(out)
 	}

@@ -25,12 +25,15 @@ type Policy struct {
 	Env        Env        `json:"env,omitzero" doc:"which environment variables enter"`
 	Resources  Resources  `json:"resources,omitzero" doc:"limits on memory, processor, processes, disk, descriptors and time"`
 	Workspace  Workspace  `json:"workspace,omitzero" doc:"how the project directory is presented"`
-	Runtime    *string    `json:"runtime,omitempty" enum:"auto,native,landlock,bwrap,runc,crun,gvisor,docker,seatbelt" doc:"which wall carries the sandbox"`
+	Runtime    *string    `json:"runtime,omitempty" enum:"auto,native,landlock,bwrap,runc,crun,gvisor,docker,docker+runsc,seatbelt" doc:"which wall carries the sandbox"`
 	Require    []string   `json:"require,omitempty" enum:"userns,mountns,pidns,netns,landlock,seccomp" doc:"layers without which nothing runs; without any, a machine that makes no namespaces uses the landlock runtime, if that holds the policy"`
 
 	// Bounds are further file-system policies that every path grant must also
 	// satisfy. Intersect fills it; it has no key in the file.
 	Bounds []Filesystem `json:"-"`
+	// RuleBounds are further lists of path permissions that must all agree with
+	// the workspace's own. Intersect fills it; it has no key in the file.
+	RuleBounds [][]WorkspaceRule `json:"-"`
 
 	// Origins says where each entry was written. It is empty for a policy that
 	// came from no file.
@@ -183,7 +186,7 @@ type Workspace struct {
 
 // WorkspaceRule is one path permission.
 type WorkspaceRule struct {
-	Pattern    string `json:"pattern" check:"path" doc:"path pattern"`
-	Permission string `json:"permission" enum:"none,view,read,write" doc:"what is granted"`
-	Priority   *int   `json:"priority,omitempty" doc:"higher wins; equal: the later rule"`
+	Pattern    string `json:"pattern" check:"rule" doc:"paths relative to the project, with * ? [] {} and **; ! in front: all other paths"`
+	Permission string `json:"permission" enum:"none,view,read,write" doc:"none: it does not exist; view: its name and size; read: its content; write: everything"`
+	Priority   *int   `json:"priority,omitempty" doc:"decides where no matching rule is more specific than another: the highest, and of the same the last rule"`
 }

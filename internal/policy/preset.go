@@ -25,13 +25,15 @@ var (
 	taskPresets = []string{
 		"browser", "code", "code-strict", "data", "git-readonly", "local-dev-server", "locked", "npm-install", "offline", "pip-install",
 	}
+	// rulePresets are path permissions and nothing else.
+	rulePresets  = []string{"agent-safe", "development", "full-access", "read-only", "view-only"}
 	agentPresets = []string{"aider", "amp", "claude", "codex", "copilot", "cursor-agent", "gemini", "opencode"}
 )
 
 // PresetNames lists the presets: those for a kind of work in alphabetical order,
 // then those for agents.
 func PresetNames() []string {
-	work := append([]string{presetDefault, presetNone}, taskPresets...)
+	work := slices.Concat([]string{presetDefault, presetNone}, taskPresets, rulePresets)
 	slices.Sort(work)
 	return append(work, agentPresets...)
 }
@@ -41,7 +43,7 @@ func IsAgent(name string) bool { return slices.Contains(agentPresets, name) }
 
 // isPreset says whether there is a preset of that name, without making its file.
 func isPreset(name string) bool {
-	return name == presetDefault || name == presetNone || slices.Contains(taskPresets, name) || IsAgent(name)
+	return name == presetDefault || name == presetNone || slices.Contains(taskPresets, name) || slices.Contains(rulePresets, name) || IsAgent(name)
 }
 
 // Preset returns a preset as a policy file.

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/gate/finding"
+	"github.com/bailey-sandbox/bailey/internal/pathrule"
+	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// fromPermissions finds what path permissions leave of what is granted.
+func fromPermissions(f *finding.Finding, s *spec.Spec, origins policy.Origins) error {
+	if !f.Allowed || !s.Rules.Covers(f.Subject) {
+		return nil
+	}
+	d, err := s.Rules.Decide(f.Subject)
+	if err != nil || d.Rule < 0 || d.Permission == pathrule.Write {
+		return err
+	}
+	switch {
+	case d.Way:
+		f.Allowed, f.Verdict = false, "is hidden; if it is a directory, it shows only the way to what a rule grants below it"
+	case d.Permission == pathrule.None:
+		f.Allowed, f.Verdict = false, "does not exist inside"
+	case d.Permission == pathrule.View:
+		f.Allowed, f.Verdict = false, "shows its name and size, and not its content"
+	case !strings.HasPrefix(f.Verdict, "can be read and written"):
+		return nil // it could not be written anyway
+	default:
+		f.Verdict = "can be read"
+	}
+	f.Rule, f.Fix = spec.RuleReason(s.Rules.Lists[d.List][d.Rule]), "another workspace.rules"
+	f.Where = ""
+	if pos, ok := origins[policy.Origin{Key: "workspace.rules", Entry: strconv.Itoa(d.Rule)}]; ok && d.List == 0 {
+		f.Where = pos.String()
+	}
+	return nil
+}

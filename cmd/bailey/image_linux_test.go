@@ -1,0 +1,215 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	imagearchive "github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/bailey-sandbox/bailey/internal/testenv"
+)
+
+// busyImage writes an archive with an image in which busybox is everything, and returns
+// where it is.
+func busyImage(t *testing.T, c v1.Config) string {
+	t.Helper()
+	program, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	busybox, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	add := func(h tar.Header, content []byte) {
+		h.Size = int64(len(content))
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/busybox", Mode: 0o755}, busybox)
+	for _, applet := range []string{"sh", "cat", "ls", "echo", "touch", "env", "id"} {
+		add(tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + applet, Linkname: "busybox"}, nil)
+	}
+	// An absolute link, which must not lead to the host's.
+	add(tar.Header{Typeflag: tar.TypeSymlink, Name: "bin", Linkname: "/usr/bin"}, nil)
+	add(tar.Header{Typeflag: tar.TypeSymlink, Name: "all", Linkname: "/"}, nil)
+	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/os-release", Mode: 0o644}, []byte("the image's\n"))
+	add(tar.Header{Typeflag: tar.TypeReg, Name: "app/file", Mode: 0o666}, []byte("content\n"))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	layer, err := imagearchive.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := mutate.AppendLayers(empty.Image, layer)
+	if err == nil {
+		i, err = mutate.Config(i, c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag("busy:test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "image.tar")
+	if err := imagearchive.WriteToFile(file, tag, i); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// weak leaves out what runtimes without a broker refuse.
+const weak = `{"filesystem": {"protectMissing": false}}`
+
+func TestCommandRunsInAnImage(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("busybox"), testenv.Program("bwrap"), testenv.Program("runc"))
+	b := newBench(t)
+	file := busyImage(t, v1.Config{Env: []string{"PATH=/bin", "FROM=image"}})
+	// The host's, by every way that could lead there.
+	const line = `cat /etc/os-release /all/etc/os-release; echo $FROM $PATH; ls /usr/share 2>/dev/null; echo x >made && cat made; touch /app/file /x; id -u >/dev/null`
+	const want = "the image's\nthe image's\nimage /bin\nx\n"
+	for _, runtime := range []string{"native", "bwrap", "runc", "crun"} {
+		t.Run(runtime, func(t *testing.T) {
+			if _, err := exec.LookPath(runtime); err != nil && runtime == "crun" {
+				t.Skip("requires: program crun")
+			}
+			got := b.run("run", "-q", "--runtime", runtime, "--policy", weak, "--image", file, "--", "sh", "-c", line)
+			if got.status != 0 || got.stdout != want || !strings.Contains(got.stderr, "Read-only file system") {
+				t.Errorf("status %d, stdout %q, stderr %q; want %q", got.status, got.stdout, got.stderr, want)
+			}
+			if text, err := os.ReadFile(filepath.Join(b.dir, "made")); string(text) != "x\n" {
+				t.Errorf("in the project there is %q, %v", text, err)
+			}
+		})
+	}
+}
+
+func TestImageSaysWhatIsRun(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("busybox"))
+	b := newBench(t)
+	both := busyImage(t, v1.Config{Env: []string{"PATH=/bin"}, Entrypoint: []string{"echo", "entry"}, Cmd: []string{"own", "words"}})
+	none := busyImage(t, v1.Config{})
+	for _, test := range []struct {
+		name   string
+		args   []string
+		stdout string
+		stderr string
+		status int
+	}{
+		{"its own words", []string{"run", "--image", both}, "entry own words\n", "", 0},
+		{"words of the caller's", []string{"run", "--image", both, "--", "others"}, "entry others\n", "", 0},
+		{"without the verb", []string{"--image", both, "--", "others"}, "entry others\n", "", 0},
+		{"none", []string{"run", "--image", none}, "", "no command, and the image has none", 125},
+		{"PATH where the image has none", []string{"run", "--image", none, "--", "echo", "x"}, "x\n", "", 0},
+		{"a program that it does not have", []string{"run", "--image", none, "--", "git"}, "", "git: not found in the image", 127},
+		{"a line of shell", []string{"run", "--image", none, "-c", "echo $0"}, "sh\n", "", 0},
+		{"a pattern that is decided while it runs", []string{"run", "--image", none, "--policy", `{"filesystem": {"denyRead": ["**/*.pem"]}}`, "--", "cat", "/etc/os-release"}, "the image's\n", "", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := b.run(append([]string{"-q"}, test.args...)...)
+			if got.status != test.status || got.stdout != test.stdout || !strings.Contains(got.stderr, test.stderr) {
+				t.Errorf("status %d, stdout %q, stderr %q", got.status, got.stdout, got.stderr)
+			}
+		})
+	}
+}
+
+func TestDirectoryIsARoot(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("busybox"))
+	b := newBench(t)
+	b.run("-q", "--image", busyImage(t, v1.Config{}), "--", "true")
+	found, err := filepath.Glob(filepath.Join(b.home, ".local/share/bailey/images/trees/*/root"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the image is at %q, %v", found, err)
+	}
+	if got := b.run("-q", "--rootfs", found[0], "--", "cat", "/etc/os-release"); got.stdout != "the image's\n" {
+		t.Errorf("%+v", got)
+	}
+	b.run("--rootfs", "/", "--", "true").wantError(t, "--rootfs /", "not the root directory")
+	b.run("--rootfs", "/no/such", "--", "true").wantError(t, "no such file")
+	b.run("--rootfs", found[0], "--image", "x", "--", "true").wantError(t, "exclude each other")
+	b.run("--rootfs", found[0], "--keep", "x", "--", "true").wantError(t, "leave out --keep")
+	b.run("--rootfs", found[0], "--runtime", "landlock", "--", "true").wantError(t, "without a mount namespace")
+}
+
+func TestImagesAreListedAndRemoved(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("busybox"))
+	b := newBench(t)
+	file := busyImage(t, v1.Config{})
+	if got := b.run("image", "pull", file); got.status != 0 || !strings.HasPrefix(got.stdout, "sha256:") {
+		t.Errorf("pull: %+v", got)
+	}
+	if got := b.run("image", "list"); !strings.Contains(got.stdout, file) {
+		t.Errorf("list: %+v", got)
+	}
+	// While a command runs in it.
+	cmd := b.command("-q", "--image", file, "--", "sh", "-c", "echo ready; cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+		t.Error(err)
+	}
+	b.run("image", "remove", file).wantError(t, "a command runs in it")
+	_ = in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if got := b.run("image", "remove", file); got.status != 0 {
+		t.Errorf("remove: %+v", got)
+	}
+	if got := b.run("image", "list"); strings.Contains(got.stdout, file) {
+		t.Errorf("list: %+v", got)
+	}
+	b.run("image", "eat").wantError(t, "usage: bailey image")
+	b.run("image", "remove", file).wantError(t, "there is no such image")
+}
+
+func TestExplainShowsTheImage(t *testing.T) {
+	testenv.Requires(t, testenv.Program("busybox"))
+	b := newBench(t)
+	got := b.run("explain", "--image", busyImage(t, v1.Config{}), "--", "sh")
+	for _, want := range []string{"image  ", "sha256:", "/app"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("%q is missing in\n%s%s", want, got.stdout, got.stderr)
+		}
+	}
+}
+
+func TestDegradedRunsAreNamed(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("runc"))
+	b := newBench(t)
+	b.run("--runtime", "runc", "--", "true").wantError(t, "filesystem.protectMissing", "--allow-degraded")
+	got := b.run("--runtime", "runc", "--allow-degraded", "--", "sh", "-c", "echo x >.envrc && cat .envrc")
+	if got.status != 0 || got.stdout != "x\n" || !strings.Contains(got.stderr, "degraded: the runc runtime has no broker") {
+		t.Errorf("%+v", got)
+	}
+	b.run("--allow-degraded", "--", "true").wantError(t, "--allow-degraded goes with --runtime")
+	b.run("--allow-degraded", "--runtime", "native", "--", "true").wantError(t, "--allow-degraded goes with --runtime")
+}

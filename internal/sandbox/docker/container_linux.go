@@ -1,0 +1,199 @@
+package docker
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/bailey-sandbox/bailey/internal/sandbox/oci"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+// Where the first process finds what it is to do, and tells what becomes of it.
+const (
+	orderPath  = "/.bailey-order"
+	statusPath = "/.bailey-status"
+)
+
+// Labels by which containers and images of Bailey's are known.
+const (
+	ownerLabel = "bailey.owner"
+	imageLabel = "bailey.root"
+)
+
+// identity is who the command is. The engine's containers have the host's user ids, so it
+// is nobody, inside and outside; what root owns among the granted files is the command's
+// all the same, since they are mounted with root's id and nobody's exchanged.
+var identity = oci.Identity{First: 0, Count: 65536, UID: oci.Guest, GID: oci.Guest}
+
+// plan is a container that is to be made, and what it needs.
+type plan struct {
+	config  *container.Config
+	host    *container.HostConfig
+	sources []oci.Source
+	mounts  []expected
+	// restrict are mounts on the host whose options the engine has no words for.
+	restrict []restriction
+	// entries are the links of the root directory, and directories in it that nothing
+	// is mounted on.
+	entries []spec.Mount
+}
+
+// restriction is a path on the stage and the mount options it gets there.
+type restriction struct {
+	path    string
+	options []string
+}
+
+// planFor says what a Spec means for an engine. Dir is where the sources will be.
+func planFor(s *spec.Spec, dir, runtime, owner string, tty bool) (*plan, error) {
+	kind := oci.Runc
+	if runtime == runsc {
+		kind = oci.Gvisor
+	}
+	bundle, sources, err := oci.Compose(s, oci.Options{Dir: dir, Runtime: kind, Identity: identity, Stream: -1})
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{sources: sources, entries: slices.Clone(sources[0].Links)}
+	for i := range s.Mounts {
+		if m := &s.Mounts[i]; m.Kind == spec.Dir && slices.Contains(sources[0].Dirs, m.Target) {
+			p.entries = append(p.entries, *m)
+		}
+	}
+	p.config = &container.Config{
+		User:       user(),
+		Entrypoint: []string{oci.InitPath},
+		Cmd:        []string{},
+		Env:        []string{},
+		WorkingDir: "/",
+		Tty:        tty,
+		OpenStdin:  true, StdinOnce: true,
+		AttachStdin: true, AttachStdout: true, AttachStderr: true,
+		Labels: map[string]string{ownerLabel: owner},
+	}
+	if p.host, err = hostConfig(s, bundle, runtime); err != nil {
+		return nil, err
+	}
+	p.addMounts(s, bundle.Mounts)
+	p.add(filepath.Join(dir, "order"), orderPath, "ro", "nosuid", "nodev", "noexec")
+	p.add(filepath.Join(dir, "status"), statusPath, "rw", "nosuid", "nodev", "noexec")
+	return p, nil
+}
+
+func user() string {
+	return strconv.Itoa(int(identity.UID)) + ":" + strconv.Itoa(int(identity.GID))
+}
+
+// hostConfig is everything but the mounts, each wall said in so many words.
+func hostConfig(s *spec.Spec, bundle *specs.Spec, runtime string) (*container.HostConfig, error) {
+	filter, err := json.Marshal(bundle.Linux.Seccomp)
+	if err != nil {
+		return nil, err
+	}
+	no := false
+	h := &container.HostConfig{
+		Runtime:        runtime,
+		NetworkMode:    networkMode(s),
+		IpcMode:        container.IPCModePrivate,
+		CgroupnsMode:   container.CgroupnsModePrivate,
+		UsernsMode:     "host",
+		CapDrop:        []string{"ALL"},
+		SecurityOpt:    []string{"no-new-privileges", "seccomp=" + string(filter)},
+		ReadonlyRootfs: true,
+		AutoRemove:     true,
+		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		LogConfig:      container.LogConfig{Type: "none"},
+		MaskedPaths:    maskedPaths(bundle),
+		ReadonlyPaths:  bundle.Linux.ReadonlyPaths,
+		Tmpfs:          map[string]string{},
+		Init:           &no,
+	}
+	h.Resources = resources(bundle)
+	return h, nil
+}
+
+func networkMode(s *spec.Spec) container.NetworkMode {
+	if s.Network.IsOwn() {
+		return "none"
+	}
+	return "host"
+}
+
+// maskedPaths are the bundle's, and all of /sys, which a bundle does not have at all.
+func maskedPaths(bundle *specs.Spec) []string {
+	paths := slices.DeleteFunc(slices.Clone(bundle.Linux.MaskedPaths), func(p string) bool { return spec.Covers("/sys", p) })
+	return append(paths, "/sys")
+}
+
+func resources(bundle *specs.Spec) container.Resources {
+	var r container.Resources
+	for _, l := range bundle.Process.Rlimits {
+		name := strings.ToLower(strings.TrimPrefix(l.Type, "RLIMIT_"))
+		r.Ulimits = append(r.Ulimits, &container.Ulimit{Name: name, Hard: int64(l.Hard), Soft: int64(l.Soft)})
+	}
+	limits := bundle.Linux.Resources
+	if limits == nil {
+		return r
+	}
+	if m := limits.Memory; m != nil {
+		r.Memory, r.MemorySwap = *m.Limit, *m.Swap
+	}
+	if c := limits.CPU; c != nil {
+		r.CPUQuota, r.CPUPeriod = *c.Quota, int64(*c.Period)
+	}
+	if p := limits.Pids; p != nil {
+		r.PidsLimit = p.Limit
+	}
+	return r
+}
+
+// addMounts says a bundle's mounts in the engine's words. The engine has a /proc and a
+// /dev of its own making.
+func (p *plan) addMounts(s *spec.Spec, mounts []specs.Mount) {
+	for i := range mounts {
+		m := &mounts[i]
+		switch {
+		case m.Destination == "/proc" || m.Destination == "/dev" || m.Destination == "/dev/pts" || m.Destination == "/dev/shm":
+		case isDevice(s, m.Destination):
+			p.host.Devices = append(p.host.Devices, container.DeviceMapping{PathOnHost: m.Destination, PathInContainer: m.Destination, CgroupPermissions: "rw"})
+		case m.Type == "tmpfs":
+			p.host.Tmpfs[m.Destination] = strings.Join(m.Options, ",")
+			p.mounts = append(p.mounts, expected{Path: m.Destination, Options: flagsOf(m.Options)})
+		default:
+			p.add(m.Source, m.Destination, m.Options...)
+		}
+	}
+}
+
+func isDevice(s *spec.Spec, target string) bool {
+	return slices.ContainsFunc(s.Mounts, func(m spec.Mount) bool { return m.Devices && m.Target == target })
+}
+
+// add shows something of the stage. That it is read-only is a property of the mount that
+// is shown: an engine that were told would mount it again and forget all others.
+func (p *plan) add(source, target string, options ...string) {
+	p.host.Mounts = append(p.host.Mounts, bindOf(source, target))
+	p.restrict = append(p.restrict, restriction{source, flagsOf(options)})
+	p.mounts = append(p.mounts, expected{Path: target, Options: flagsOf(options)})
+}
+
+func bindOf(source, target string) mount.Mount {
+	return mount.Mount{Type: mount.TypeBind, Source: source, Target: target, BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}}
+}
+
+// flagsOf are those of a mount's options that take something away.
+func flagsOf(options []string) (flags []string) {
+	for _, o := range options {
+		if slices.Contains([]string{"ro", "nosuid", "nodev", "noexec"}, o) {
+			flags = append(flags, o)
+		}
+	}
+	return flags
+}

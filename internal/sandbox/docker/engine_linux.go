@@ -1,0 +1,297 @@
+package docker
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/engine"
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/terminal"
+	"github.com/bailey-sandbox/bailey/internal/wire"
+)
+
+// Names of runtimes, as policies say them.
+const (
+	Docker      = "docker"
+	DockerRunsc = "docker+runsc"
+)
+
+// What engines call runc, which every engine has, and gVisor.
+const (
+	runc  = "runc"
+	runsc = "runsc"
+)
+
+// Engine is a Docker engine with one of its runtimes.
+type Engine struct {
+	name    string
+	runtime string // as the engine calls it
+	version string // of the engine's interface, once it is known
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Engines are all engines of this package, whether or not they can be reached. A program
+// that has them calls Become first.
+func Engines() []engine.Engine {
+	return []engine.Engine{&Engine{name: Docker, runtime: runc}, &Engine{name: DockerRunsc, runtime: runsc}}
+}
+
+func (e *Engine) Name() string { return e.name }
+
+// Start starts the command of a Spec.
+func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
+	c := &command{name: s.Argv[0], control: -1}
+	if err := c.start(e, s, o); err != nil {
+		c.finish()
+		for _, f := range []*os.File{c.terminal, c.gate} {
+			_ = f.Close() // which may not be there
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// command is a container that runs, seen through its guard.
+type command struct {
+	name     string
+	guard    int // process, or 0
+	terminal *os.File
+	gate     *os.File // its socket, if the Spec wants one
+
+	mu      sync.Mutex
+	control int // socket to the guard; -1 once it has ended
+}
+
+func (c *command) start(e *Engine, s *spec.Spec, o engine.Options) error {
+	order := order{Spec: *s, Runtime: e.runtime, Name: e.name}
+	order.Umask = unix.Umask(0o077)
+	unix.Umask(order.Umask)
+	streams := o.Streams
+	if t := o.Terminal; t != nil {
+		inside, err := c.openTerminal(t)
+		if err != nil {
+			return err
+		}
+		defer inside.Close()
+		order.Terminal, order.Termios, order.Size = t.Streams, t.Termios, t.Size
+		for i, is := range t.Streams {
+			if is {
+				streams[i] = inside
+			}
+		}
+	}
+	orders, err := c.spawn(streams, e.variables())
+	if err != nil {
+		return err
+	}
+	// If the guard is gone, what it has said tells more than this.
+	_, _ = orders.Write(wire.Append(nil, order))
+	_ = orders.Close()
+	return c.begin(o.Interrupt)
+}
+
+// openTerminal makes the terminal that stands for the command's, which is in the
+// container. It hands everything on, unless only some of the streams are one: then the
+// command has none, and this one does what a terminal does with lines.
+func (c *command) openTerminal(t *native.Terminal) (inside *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("open /dev/ptmx", err)
+	}
+	c.terminal = os.NewFile(uintptr(fd), "terminal")
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		return nil, os.NewSyscallError("unlock a terminal", err)
+	}
+	peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if errno != 0 {
+		return nil, os.NewSyscallError("open a terminal", errno)
+	}
+	inside = os.NewFile(peer, "terminal")
+	if t.Termios != nil {
+		settings := *t.Termios
+		if t.Streams == whole {
+			settings = terminal.Raw(settings)
+		}
+		if err := unix.IoctlSetTermios(fd, unix.TCSETS, &settings); err != nil {
+			return nil, os.NewSyscallError("set up a terminal", err)
+		}
+	}
+	if t.Size != nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, t.Size)
+	}
+	return inside, os.NewSyscallError("set up a terminal", err)
+}
+
+// whole says that all streams are the terminal.
+var whole = [3]bool{true, true, true}
+
+// spawn starts the guard and returns where it expects to be told what to do. It is in a
+// session of its own, and does not die with this process: it has to clean up then.
+func (c *command) spawn(streams [3]*os.File, env []string) (orders *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	c.control = pair[0]
+	defer func() { _ = unix.Close(pair[1]) }()
+	read, orders, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer read.Close()
+	attr := &syscall.ProcAttr{Dir: "/", Env: env, Sys: &syscall.SysProcAttr{Setsid: true}}
+	for _, f := range streams {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	attr.Files = append(attr.Files, uintptr(pair[1]), read.Fd())
+	c.guard, err = syscall.ForkExec("/proc/self/exe", []string{guardName}, attr)
+	if err != nil {
+		c.guard = 0
+		_ = orders.Close()
+		return nil, os.NewSyscallError("start the guard", err)
+	}
+	return orders, nil
+}
+
+// variables say where the engine is, and what it speaks, so that nobody need ask again.
+func (e *Engine) variables() []string {
+	list := []string{"DOCKER_API_VERSION=" + e.version}
+	if v, ok := os.LookupEnv("DOCKER_HOST"); ok {
+		list = append(list, "DOCKER_HOST="+v)
+	}
+	return list
+}
+
+// begin waits until the command runs, or there is a reason why it will not. Where
+// interrupt, if it is not 0, becomes readable before that, there will be none.
+func (c *command) begin(interrupt int) error {
+	fds := []unix.PollFd{{Fd: int32(c.control), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}}
+	if interrupt > 0 {
+		fds[1].Fd = int32(interrupt)
+	}
+	for {
+		if _, err := unix.Poll(fds, -1); err != nil {
+			if err == unix.EINTR {
+				continue
+			}
+			return os.NewSyscallError("poll", err)
+		}
+		if fds[0].Revents == 0 {
+			return engine.ErrInterrupted
+		}
+		said, rest, rights, err := c.hear()
+		switch {
+		case err != nil:
+			return err
+		case said == saysBegun:
+			fds[1].Fd = -1 // from now on it is the command's
+		case said == saysGate && len(rights) == 1:
+			c.gate = os.NewFile(uintptr(rights[0]), "gate")
+		case said == saysStarted:
+			return nil
+		case said == saysNotRun && len(rest) == 8:
+			return &native.ExecError{Name: c.name, Errno: unix.Errno(binary.NativeEndian.Uint64(rest))}
+		default:
+			return errors.New(string(rest))
+		}
+	}
+}
+
+// hear takes in what the guard says: a letter, and what belongs to it.
+func (c *command) hear() (said byte, rest []byte, rights []int, err error) {
+	text, control := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4))
+	var n, rn int
+	for {
+		n, rn, _, _, err = unix.Recvmsg(c.control, text, control, unix.MSG_CMSG_CLOEXEC)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return 0, nil, nil, os.NewSyscallError("recvmsg", err)
+	}
+	if n == 0 {
+		return 0, nil, nil, errGuardGone
+	}
+	if rn > 0 {
+		messages, err := unix.ParseSocketControlMessage(control[:rn])
+		if err != nil {
+			return 0, nil, nil, err
+		}
+		if rights, err = unix.ParseUnixRights(&messages[0]); err != nil {
+			return 0, nil, nil, err
+		}
+	}
+	return text[0], text[1:n], rights, nil
+}
+
+var errGuardGone = errors.New("the guard of the container ended before it was done")
+
+// Wait waits for the end, which comes when the container is gone.
+func (c *command) Wait() native.State {
+	state := native.State{Killed: true, Wait: unix.WaitStatus(unix.SIGKILL)}
+	for {
+		said, rest, _, err := c.hear()
+		if err != nil {
+			break
+		}
+		if said == saysEnded && len(rest) == 8 {
+			state = native.State{Wait: unix.WaitStatus(binary.NativeEndian.Uint64(rest))}
+			break
+		}
+		if said == saysKilled {
+			break
+		}
+	}
+	c.finish()
+	return state
+}
+
+// finish tells the guard that nobody is left, and waits until it has taken everything
+// down.
+func (c *command) finish() {
+	c.mu.Lock()
+	if c.control >= 0 {
+		_ = unix.Close(c.control)
+	}
+	c.control = -1
+	c.mu.Unlock()
+	if c.guard == 0 {
+		return
+	}
+	for {
+		var ws unix.WaitStatus
+		if _, err := unix.Wait4(c.guard, &ws, 0, nil); err != unix.EINTR {
+			return
+		}
+	}
+}
+
+func (c *command) Signal(sig unix.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.control < 0 {
+		return os.ErrProcessDone
+	}
+	_, err := unix.Write(c.control, []byte{byte(sig)})
+	return os.NewSyscallError("write", err)
+}
+
+func (c *command) Pid() int { return c.guard }
+
+func (c *command) Terminal() *os.File { return c.terminal }
+
+func (c *command) Listeners() []native.Listener {
+	if c.gate == nil {
+		return nil
+	}
+	return []native.Listener{{Role: config.RoleUnix, File: c.gate}}
+}

@@ -2,9 +2,13 @@ package conformance
 
 import (
 	"flag"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -34,20 +38,33 @@ func TestRuntimesHoldOrRefuseEverything(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("bwrap"), testenv.Program("git"))
 	bailey := testenv.Binary(t, "bailey")
 	seen := make(Seen)
+	docker := sync.OnceValue(func() []string { return dockerEngine(t) })
 	for _, name := range spec.Runtimes() {
 		t.Run(name, func(t *testing.T) {
 			r := Runtime{Name: name, Bailey: bailey}
+			if strings.HasPrefix(name, "docker") {
+				r.Env, r.Parallel = docker(), true
+			}
 			switch err := r.Works(t); {
 			case err == nil:
 				seen[name] = cells(name, Run(t, r))
 			case slices.Contains([]string{spec.RuntimeNative, spec.RuntimeLandlock, spec.RuntimeBwrap}, name):
 				t.Error(err)
 			default:
+				seen[name] = nil
 				t.Logf("not here: %v", err)
 			}
 		})
 	}
 	checkPage(t, seen)
+}
+
+// dockerEngine says where an engine of the test's own is, if there can be one.
+func dockerEngine(t *testing.T) []string {
+	if _, err := exec.LookPath("dockerd"); err != nil || os.Geteuid() != 0 {
+		return nil
+	}
+	return []string{"DOCKER_HOST=" + testenv.Dockerd(t)}
 }
 
 // cells are what the page shows of a runtime.
@@ -81,7 +98,10 @@ func checkPage(t *testing.T, seen Seen) {
 		return // nothing to be proud of
 	}
 	if *update {
-		page[user()] = seen
+		if page[user()] == nil {
+			page[user()] = make(Seen)
+		}
+		maps.Copy(page[user()], seen) // of runtimes that were not tried, what was seen last
 		if err := os.WriteFile(file, []byte(Page(users, spec.Runtimes(), names, page)), 0o644); err != nil {
 			t.Fatal(err)
 		}

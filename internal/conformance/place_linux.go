@@ -108,6 +108,7 @@ func (p *Place) command(policy string, argv ...string) *exec.Cmd {
 	c := exec.Command(p.runtime.Bailey, args...)
 	c.Dir = p.project
 	c.Env = []string{"HOME=" + p.home, "PATH=" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + p.outside}
+	c.Env = append(c.Env, p.runtime.Env...)
 	return c
 }
 
@@ -158,6 +159,24 @@ func (p *Place) checkRefusal(got result) {
 	if strings.Contains(got.stderr, p.key) && strings.Contains(got.stderr, "; ") {
 		panic(refusal{})
 	}
+}
+
+// isRefused says whether the runtime refuses a policy by a key that is not the property's
+// own.
+func (p *Place) isRefused(key string, run func()) (refused bool) {
+	own := p.key
+	p.key = key
+	defer func() {
+		p.key = own
+		if v := recover(); v != nil {
+			if _, ok := v.(refusal); !ok {
+				panic(v)
+			}
+			refused = true
+		}
+	}()
+	run()
+	return false
 }
 
 // works is a control: a command that must succeed.

@@ -25,7 +25,7 @@ const roleWord = "conformance-probe"
 // roles are what this program can be inside. They say on stdout what they got, and
 // return why not.
 var roles = map[string]func(args []string) error{
-	"connect": connect, "fetch": fetch, "unix": dialUnix,
+	"connect": connect, "connect-own": connectOwn, "fetch": fetch, "unix": dialUnix,
 	"mount": mountSomething, "unshare": unshare, "open-device": openDevice, "open": open,
 	"kill": killProcess, "calls": forbiddenCalls, "terminal": terminal,
 	"allocate": allocate, "fork": forkMany, "wait": waitForSignal, "daemon": leaveDaemon, "stay": stay,
@@ -53,6 +53,22 @@ func tell(format string, args ...any) { _, _ = fmt.Fprintf(os.Stdout, format, ar
 
 // connect opens a connection and says what it is told there.
 func connect(args []string) error { return hear("tcp", args[0]) }
+
+// connectOwn is connect with something that this process serves itself.
+func connectOwn([]string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			_, _ = io.WriteString(c, "heard\n")
+			_ = c.Close()
+		}
+	}()
+	return hear("tcp", l.Addr().String())
+}
 
 func dialUnix(args []string) error { return hear("unix", args[0]) }
 

@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -32,6 +33,11 @@ var Stated = map[string]map[string]string{
 type Runtime struct {
 	Name   string // for --runtime
 	Bailey string // the command
+	// Env is what it needs to know besides.
+	Env []string
+	// Parallel has properties tried beside each other, for a runtime that waits for
+	// others most of the time.
+	Parallel bool
 }
 
 // Works is nil if the runtime carries a command on this machine, and otherwise says
@@ -49,13 +55,24 @@ type refusal struct{}
 
 // Run tries every property and returns what was seen of each, by name.
 func Run(t *testing.T, r Runtime) map[string]Outcome {
+	var mu sync.Mutex
 	seen := make(map[string]Outcome)
-	for _, property := range Properties() {
-		t.Run(strings.ReplaceAll(property.Name, " ", "-"), func(t *testing.T) {
+	t.Run("holds", func(t *testing.T) {
+		for _, property := range Properties() {
 			seen[property.Name] = Failed
-			seen[property.Name] = try(t, r, property)
-		})
-	}
+		}
+		for _, property := range Properties() {
+			t.Run(strings.ReplaceAll(property.Name, " ", "-"), func(t *testing.T) {
+				if r.Parallel {
+					t.Parallel()
+				}
+				outcome := try(t, r, property)
+				mu.Lock()
+				defer mu.Unlock()
+				seen[property.Name] = outcome
+			})
+		}
+	})
 	return seen
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +38,30 @@ type Options struct {
 	// Terminal, if not nil, gives the command a terminal of its own, in the place
 	// of the streams it names.
 	Terminal *native.Terminal
+	// Interrupt, if not 0, is a descriptor that becomes readable when a signal comes
+	// that would end the command. An engine for which a start takes long gives up then,
+	// with ErrInterrupted, unless the command may run already: then the signal is its.
+	Interrupt int
+}
+
+// ErrInterrupted says that a start was given up before the command ran.
+var ErrInterrupted = errors.New("interrupted before the command ran")
+
+// Pooled is an engine whose sandboxes can be built before their command is known.
+type Pooled interface {
+	Engine
+	// Adopt starts the command of a Spec in a sandbox that was built for such a Spec
+	// and has had no command before. There is no terminal. It is what Start is otherwise;
+	// the descriptors become the engine's.
+	Adopt(s *spec.Spec, o Options, w Waiting) (Command, error)
+}
+
+// Waiting is a sandbox that waits for a command, as it is handed over by the process
+// that built it. It ends with that process and with this one.
+type Waiting struct {
+	Files []*os.File
+	Pid   int
+	Group string
 }
 
 // Command is a command that runs, seen from outside.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,7 @@ import (
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == Word:
-		os.Exit(Main([]Engine{open{}}, os.Args[2:]))
+		os.Exit(Main([]Engine{open{}, slow{}, slow{late: true}}, os.Args[2:]))
 	case os.Args[0] == "hand-over":
 		s := spec.Spec{Runtime: os.Args[1], Argv: os.Args[2:], Exec: os.Args[2:3], Network: spec.NetworkHost, TimeoutMillis: 60_000}
 		fmt.Fprintln(os.Stderr, HandOver("/proc/self/exe", Order{Spec: s, Quiet: true}))
@@ -58,7 +59,7 @@ type running struct{ *exec.Cmd }
 
 func (r running) Wait() native.State {
 	_ = r.Cmd.Wait() // how it ended is in its state
-	return native.State{Wait: unix.WaitStatus(r.ProcessState.Sys().(interface{ ExitStatus() int }).ExitStatus() << 8)}
+	return native.State{Wait: unix.WaitStatus(r.ProcessState.Sys().(syscall.WaitStatus))}
 }
 
 func (r running) Signal(sig unix.Signal) error { return r.Process.Signal(sig) }

@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/foreground"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -32,6 +33,9 @@ type Order struct {
 	Spec  spec.Spec // Runtime names the engine
 	Quiet bool
 	Debug bool
+	// Pool, if not 0, has the keeper build sandboxes beforehand for as long as one was
+	// asked for within this time, and the command run in one of them.
+	Pool time.Duration
 }
 
 // HandOver becomes the program that carries out an Order. It returns only if that
@@ -91,12 +95,14 @@ func receive(args []string) (o Order, err error) {
 // run is one Order on the way.
 type run struct {
 	Order
-	tty  *terminal.Session
-	fold event.Fold
+	tty   *terminal.Session
+	fold  event.Fold
+	asked *keeper.Asked // for a sandbox that waits, or nil
 }
 
 // carry runs the command to its end and returns the exit status.
 func (r *run) carry(e Engine) int {
+	defer func() { r.asked.Close() }()
 	s := &r.Spec
 	if err := e.Refuses(s); err != nil {
 		return fail(err)
@@ -119,17 +125,48 @@ func (r *run) carry(e Engine) int {
 		return fail(err)
 	}
 	r.tell(g.Chosen())
-	passed := make(chan os.Signal, 16)
-	notify(passed, foreground.Passed())
-	cmd, err := e.Start(s, o)
+	signals, err := newSignals()
+	if err != nil {
+		return fail(err)
+	}
+	o.Interrupt = signals.interrupt
+	cmd, err := r.start(e, o)
 	if err != nil {
 		g.Close()
-		return startFailed(err)
+		return signals.startFailed(err)
 	}
 	g.Beside(cmd.Pid(), cmd.Listeners(), r.fold.Emit)
-	state, expired := foreground.Follow(cmd, forwardTo(cmd, passed), r.tty, cmd.Terminal(), s.TimeoutMillis)
+	state, expired := foreground.Follow(cmd, signals.forwardTo(cmd), r.tty, cmd.Terminal(), s.TimeoutMillis)
 	g.Close() // it tells what it has still to tell
 	return r.conclude(state, expired)
+}
+
+// start starts the command, in a sandbox that waits for one if that is asked for and
+// there is one.
+func (r *run) start(e Engine, o Options) (Command, error) {
+	pooled, ok := e.(Pooled)
+	if r.Pool != 0 && !ok {
+		r.tell([]string{"--pool: the " + e.Name() + " runtime has no sandboxes that wait"})
+	}
+	if r.Pool == 0 || !ok || o.Terminal != nil {
+		return e.Start(&r.Spec, o)
+	}
+	asked, err := keeper.AskWaiting(&r.Spec, r.Pool)
+	if err != nil {
+		r.tell([]string{"--pool: " + err.Error()})
+		return e.Start(&r.Spec, o)
+	}
+	r.asked = asked
+	if asked.Note != "" {
+		r.tell([]string{"--pool: " + asked.Note})
+	}
+	if len(asked.Files) == 0 {
+		return e.Start(&r.Spec, o)
+	}
+	if r.Debug {
+		say("the sandbox was built before there was a command for it")
+	}
+	return pooled.Adopt(&r.Spec, o, Waiting{Files: asked.Files, Pid: asked.Pid, Group: asked.Group})
 }
 
 func (r *run) conclude(state native.State, expired bool) int {
@@ -144,39 +181,6 @@ func (r *run) conclude(state native.State, expired bool) int {
 		say(text)
 	}
 	return status
-}
-
-// forwardTo passes signals of this process on by hand: here nothing else waits
-// for the processor. Some may have arrived already.
-func forwardTo(c Command, arrived chan os.Signal) foreground.Forwarder {
-	go func() {
-		for sig := range arrived {
-			_ = c.Signal(sig.(unix.Signal)) // fails only when the command has ended
-		}
-	}()
-	return func(list ...unix.Signal) { notify(arrived, list) }
-}
-
-// notify leaves alone what the caller ignores, as nohup does.
-func notify(to chan os.Signal, list []unix.Signal) {
-	for _, sig := range list {
-		if !signal.Ignored(sig) {
-			signal.Notify(to, sig)
-		}
-	}
-}
-
-// startFailed says why nothing ran.
-func startFailed(err error) int {
-	var exec *native.ExecError
-	if !errors.As(err, &exec) {
-		return fail(err)
-	}
-	say(exec.Error())
-	if exec.Errno == unix.ENOENT || exec.Errno == unix.ENOTDIR {
-		return foreground.NotFound
-	}
-	return foreground.NotRunnable
 }
 
 func (r *run) tell(lines []string) {

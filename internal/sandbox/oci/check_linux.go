@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -60,6 +62,27 @@ func (k *checker) identity() {
 	k.wants(len(user.AdditionalGids) == 0, "process.user.additionalGids", "must be empty")
 	k.wants(noRoot(k.config.Linux.UIDMappings), "linux.uidMappings", "root of the host must not be mapped")
 	k.wants(noRoot(k.config.Linux.GIDMappings), "linux.gidMappings", "group 0 of the host must not be mapped")
+	const nobody = "must be one range that belongs to nobody, or the caller alone"
+	k.wants(k.mapsNobody(k.config.Linux.UIDMappings, k.spec.Identity.UID), "linux.uidMappings", nobody)
+	k.wants(k.mapsNobody(k.config.Linux.GIDMappings, k.spec.Identity.GID), "linux.gidMappings", nobody)
+	want := identityIn(k.spec.Identity, 0)
+	k.wants(user.UID == want.UID, "process.user.uid", "must be %d", want.UID)
+	k.wants(user.GID == want.GID, "process.user.gid", "must be %d", want.GID)
+	k.wants(user.Username == "", "process.user.username", "must be empty")
+}
+
+// mapsNobody says whether what is mapped is a range for sandboxes, or if an ordinary user
+// starts it that user's own id.
+func (k *checker) mapsNobody(maps []specs.LinuxIDMapping, own int) bool {
+	if len(maps) != 1 || maps[0].ContainerID != 0 {
+		return false
+	}
+	m := maps[0]
+	if k.spec.Identity.UID != 0 {
+		return m.Size == 1 && int64(m.HostID) == int64(own)
+	}
+	number := (int64(m.HostID) - firstRange) / rangeSize
+	return m.Size == rangeSize && m.HostID >= firstRange && (m.HostID-firstRange)%rangeSize == 0 && number < rangeCount
 }
 
 // hostID is what an id is outside, or -1.
@@ -95,7 +118,9 @@ func (k *checker) privileges() {
 
 func (k *checker) root() {
 	k.wants(k.config.Root.Readonly, "root.readonly", "must be true")
-	k.wants(filepath.IsLocal(k.config.Root.Path), "root.path", "must be in the bundle")
+	k.wants(k.config.Root.Path == rootName, "root.path", "must be in the bundle, and nothing else of it")
+	// A directory of the host that is still open could be reached by one in /proc.
+	k.wants(k.config.Process.Cwd == k.spec.Dir, "process.cwd", "must be the Spec's directory")
 	k.wants(len(k.config.Process.Args) > 0 && k.config.Process.Args[0] == initPath, "process.args", "must begin with the first process")
 	last := len(k.config.Mounts) - 1
 	k.wants(last >= 0 && k.config.Mounts[last].Destination == initPath, "mounts "+initPath, "must stand last")
@@ -120,6 +145,16 @@ func (k *checker) namespaces() {
 	}
 }
 
+// knownOption matches what a mount may have besides what is looked for. Those that
+// runtimes know of their own accord may do anything.
+var knownOption = regexp.MustCompile(`^(r?bind|rprivate|no(suid|dev|exec)|exec|ro|rw|strictatime|newinstance|ptmxmode=0666|size=\d+k|mode=[0-7]+|[ug]id=\d+)$`)
+
+// isSource says whether a path is that of a source, by its number.
+func isSource(path string) bool {
+	_, err := strconv.Atoi(filepath.Base(path))
+	return err == nil && filepath.Clean(path) == path && filepath.Base(filepath.Dir(path)) == sourceName
+}
+
 // fresh are the kinds of file systems that show nothing of the host.
 var fresh = []string{"proc", "tmpfs", "devpts"}
 
@@ -140,12 +175,14 @@ func (k *checker) mounts() {
 		k.wants(has("nodev") || granted == nil || granted.Devices || granted.Kind == spec.Dev, field, "must be nodev")
 		noexec := granted != nil && slices.Contains([]spec.Kind{spec.Bind, spec.Private, spec.Tmpfs}, granted.Kind) && executing(k.spec, granted) == "noexec"
 		k.wants(!noexec || has("noexec") && !has("exec"), field, "must be noexec")
+		k.wants(len(m.UIDMappings) == 0 && len(m.GIDMappings) == 0, field, "must leave ids as they are where it comes from")
+		k.wants(!slices.ContainsFunc(m.Options, func(o string) bool { return !knownOption.MatchString(o) }), field, "has an option that is not known to be harmless")
 		switch {
 		case m.Type == "bind":
-			k.wants(strings.Contains(m.Source, "/"+sourceName+"/"), field, "must come from the bundle's sources")
+			k.wants(isSource(m.Source) && has("rbind"), field, "must come from the bundle's sources")
 			k.wants(granted == nil || isWritable(granted) || has("ro") && !has("rw"), field, "must be read-only")
 		default:
-			k.wants(slices.Contains(fresh, m.Type), field, "type %q is not known to be harmless", m.Type)
+			k.wants(slices.Contains(fresh, m.Type) && m.Source == m.Type, field, "type %q is not known to be harmless", m.Type)
 			k.wants(granted == nil || granted.Kind != spec.Bind && granted.Kind != spec.Hide, field, "must be a bind")
 			k.wants(m.Type != "proc" || has("ro") && !has("rw"), field, "must be read-only")
 		}
@@ -213,7 +250,7 @@ func (k *checker) filter() {
 	}
 	k.wants(have.DefaultAction == specs.ActErrno, "linux.seccomp.defaultAction", "must refuse")
 	k.wants(slices.Equal(have.Architectures, want.Architectures), "linux.seccomp.architectures", "must be this machine's own and no other")
-	k.wants(len(have.Flags) == 0 && have.ListenerPath == "", "linux.seccomp", "must have no flags and no listener")
+	k.wants(len(have.Flags) == 0 && have.ListenerPath == "" && have.ListenerMetadata == "", "linux.seccomp", "must have no flags and no listener")
 	k.wants(reflect.DeepEqual(have.Syscalls, want.Syscalls), "linux.seccomp.syscalls", "must be the Spec's")
 }
 
@@ -225,6 +262,8 @@ func (k *checker) limits() {
 	k.wants(len(k.config.Process.Rlimits) == len(k.spec.Rlimits), "process.rlimits", "must be the Spec's and no others")
 	k.wants(reflect.DeepEqual(k.config.Linux.Resources, resources(k.spec.Limits)), "linux.resources", "must be the Spec's limits")
 	k.wants(slices.Equal(k.config.Process.Env, k.spec.Env), "process.env", "must be the Spec's environment")
+	group := k.config.Linux.CgroupsPath
+	k.wants(strings.HasPrefix(group, "/"+groupPrefix) && filepath.Clean(group) == group || group == "" && !k.spec.Limits.NeedGroup(), "linux.cgroupsPath", "must be a group of the sandbox's own")
 }
 
 // nothingElse: what no sandbox needs could only open one.
@@ -234,7 +273,12 @@ func (k *checker) nothingElse() {
 	k.wants(len(l.Devices) == 0, "linux.devices", "must be empty")
 	k.wants(len(l.Sysctl) == 0, "linux.sysctl", "must be empty")
 	k.wants(len(k.config.Annotations) == 0, "annotations", "must be empty: runtimes take options from them")
-	k.wants(l.MountLabel == "" && l.IntelRdt == nil && l.Personality == nil, "linux", "has what no Spec asks for")
+	k.wants(len(l.NetDevices) == 0, "linux.netDevices", "must be empty: they are the host's")
+	k.wants(l.MountLabel == "" && l.IntelRdt == nil && l.Personality == nil && l.MemoryPolicy == nil && len(l.TimeOffsets) == 0, "linux", "has what no Spec asks for")
 	k.wants(p.ApparmorProfile == "" && p.SelinuxLabel == "", "process", "must leave labels as they are")
 	k.wants(p.OOMScoreAdj == nil, "process.oomScoreAdj", "must be empty")
+	k.wants(p.Scheduler == nil && p.IOPriority == nil && p.ExecCPUAffinity == nil && p.CommandLine == "", "process", "has what no Spec asks for")
+	c := k.config
+	k.wants(c.Hostname == "" && c.Domainname == "", "hostname", "must be empty")
+	k.wants(c.Solaris == nil && c.Windows == nil && c.VM == nil && c.ZOS == nil && c.FreeBSD == nil, "bundle", "is for another system")
 }

@@ -159,6 +159,24 @@ var weakenings = map[string]struct {
 	"a device":                {func(c *specs.Spec) { c.Linux.Devices = []specs.LinuxDevice{{Path: "/dev/kmsg"}} }, "linux.devices"},
 	"a setting of the kernel": {func(c *specs.Spec) { c.Linux.Sysctl = map[string]string{"kernel.msgmax": "1"} }, "linux.sysctl"},
 	"an annotation":           {func(c *specs.Spec) { c.Annotations = map[string]string{"run.oci.keep_original_groups": "1"} }, "annotations"},
+	"a user of the host":      {func(c *specs.Spec) { c.Linux.UIDMappings[0].HostID = 1000 }, "linux.uidMappings"},
+	"a group of the host":     {func(c *specs.Spec) { c.Linux.GIDMappings[0].HostID = 1000 }, "linux.gidMappings"},
+	"a larger range":          {func(c *specs.Spec) { c.Linux.UIDMappings[0].Size *= 2 }, "linux.uidMappings"},
+	"a directory of the host": {func(c *specs.Spec) { c.Process.Cwd = "/proc/self/fd/7" }, "process.cwd"},
+	"the whole bundle":        {func(c *specs.Spec) { c.Root.Path = "." }, "root.path"},
+	"beyond the sources":      {func(c *specs.Spec) { mountAt(c, "/usr").Source = "/run/sources/../../etc" }, "mounts /usr"},
+	"a program as a grant":    {func(c *specs.Spec) { mountAt(c, "/usr").Source = "/run/sources/init" }, "mounts /usr"},
+	"ids of a mount": {func(c *specs.Spec) {
+		mountAt(c, "/usr").UIDMappings = []specs.LinuxIDMapping{{ContainerID: 0, HostID: 0, Size: 1}}
+	}, "mounts /usr"},
+	"an option of a runtime's": {func(c *specs.Spec) { m := mountAt(c, "/usr"); m.Options = append(m.Options, "idmap") }, "mounts /usr"},
+	"an interface of the host": {func(c *specs.Spec) { c.Linux.NetDevices = map[string]specs.LinuxNetDevice{"eth0": {}} }, "linux.netDevices"},
+	"a group of others":        {func(c *specs.Spec) { c.Linux.CgroupsPath = "/system.slice" }, "linux.cgroupsPath"},
+	"no group":                 {func(c *specs.Spec) { c.Linux.CgroupsPath = "" }, "linux.cgroupsPath"},
+	"above all others": {func(c *specs.Spec) {
+		c.Process.Scheduler = &specs.Scheduler{Policy: specs.SchedFIFO, Priority: 99}
+	}, "process"},
+	"another clock":           {func(c *specs.Spec) { c.Linux.TimeOffsets = map[string]specs.LinuxTimeOffset{"boottime": {Secs: 1}} }, "linux"},
 	"no AppArmor":             {func(c *specs.Spec) { c.Process.ApparmorProfile = "unconfined" }, "process"},
 	"never killed for memory": {func(c *specs.Spec) { n := -1000; c.Process.OOMScoreAdj = &n }, "process.oomScoreAdj"},
 }

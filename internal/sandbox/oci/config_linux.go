@@ -50,13 +50,20 @@ const (
 	firstRange = 1879048192
 	rangeSize  = 65536
 	rangeCount = 4096
+	// Those from here on are for sandboxes that wait, many of which one process starts.
+	firstWaiting = rangeCount / 2
 )
 
 // IdentityOf is the identity for a caller. Sandboxes of root whose serials differ, but
 // for a multiple of the number of ranges, have no user in common.
 func IdentityOf(id spec.Identity, serial uint32) Identity {
+	return identityIn(id, serial%firstWaiting)
+}
+
+// identityIn is the identity in a range.
+func identityIn(id spec.Identity, number uint32) Identity {
 	if id.UID == 0 {
-		return Identity{First: firstRange + serial%rangeCount*rangeSize, Count: rangeSize, UID: Guest, GID: Guest}
+		return Identity{First: firstRange + number*rangeSize, Count: rangeSize, UID: Guest, GID: Guest}
 	}
 	return Identity{First: uint32(id.UID), Count: 1}
 }
@@ -81,10 +88,23 @@ type Options struct {
 	Cgroup string
 	// Umask is the command's.
 	Umask uint32
+	// Waits says that the command is not known yet: the first process waits for it.
+	Waits bool
 }
 
-// Config is the configuration of a bundle, and what has to be at its sources.
+// Config is the configuration of a bundle, and what has to be at its sources. One that
+// lacks a wall is an error.
 func Config(s *spec.Spec, o Options) (*specs.Spec, []Source, error) {
+	c, sources, err := Compose(s, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, sources, Check(c, s, o.Runtime)
+}
+
+// Compose is Config for who says the same to somebody else than a runtime, and looks for
+// the walls there.
+func Compose(s *spec.Spec, o Options) (*specs.Spec, []Source, error) {
 	b := &builder{spec: s, options: o, sources: []Source{{Mount: spec.Mount{Kind: spec.Dir, Target: "/"}, Files: []string{initPath}}}}
 	b.mounts()
 	if socket := gateSocket(s); socket != "" {
@@ -114,7 +134,7 @@ func Config(s *spec.Spec, o Options) (*specs.Spec, []Source, error) {
 			RootfsPropagation: "private",
 		},
 	}
-	return c, b.sources, Check(c, s, o.Runtime)
+	return c, b.sources, nil
 }
 
 // profile is the native filter. No broker stands behind it, so where the Spec does
@@ -140,7 +160,7 @@ func (b *builder) process() *specs.Process {
 	p := &specs.Process{
 		Terminal:        b.options.Console,
 		User:            specs.User{UID: id.UID, GID: id.GID, Umask: &umask},
-		Args:            initArgs(b.spec, b.options.Stream),
+		Args:            b.args(),
 		Env:             slices.Clone(b.spec.Env),
 		Cwd:             b.spec.Dir,
 		NoNewPrivileges: true,
@@ -155,6 +175,13 @@ func (b *builder) process() *specs.Process {
 		p.Rlimits = append(p.Rlimits, specs.POSIXRlimit{Type: "RLIMIT_" + strings.ToUpper(r.Name), Hard: r.Value, Soft: r.Value})
 	}
 	return p
+}
+
+func (b *builder) args() []string {
+	if b.options.Waits {
+		return []string{initPath, waitWord}
+	}
+	return initArgs(b.spec, b.options.Stream)
 }
 
 // namespaces are all there are. Without one for the network in the list, runtimes

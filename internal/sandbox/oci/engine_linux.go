@@ -42,6 +42,16 @@ func Engines() []engine.Engine {
 	}
 }
 
+// engineOf is the engine of a name, or nil.
+func engineOf(name string) *Engine {
+	for _, e := range Engines() {
+		if e.Name() == name {
+			return e.(*Engine)
+		}
+	}
+	return nil
+}
+
 func (e *Engine) Name() string { return e.name }
 
 // find returns the runtime's program: in PATH, beside Bailey's own, or where only an
@@ -72,12 +82,8 @@ func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
 		return nil, err
 	}
 	sweepGroups()
-	c := &command{name: s.Argv[0], group: groupName(s)}
-	err = c.start(s, o, runtimeOrder{
-		Name: e.name, Program: program, Rootless: os.Geteuid() != 0, Grouped: s.Limits.NeedGroup(),
-		Platforms: e.platforms, Open: !s.Network.IsOwn(), Sockets: allowsUnix(s),
-	})
-	if err != nil {
+	c := &command{name: s.Argv[0], group: groupName(s), control: -1, pidfd: -1}
+	if err := c.start(s, o, e.order(s, program)); err != nil {
 		c.finish()
 		for _, f := range []*os.File{c.terminal, c.gate} {
 			_ = f.Close() // which may not be there
@@ -87,11 +93,20 @@ func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
 	return c, nil
 }
 
+// order says how the runtime is to be called for a Spec.
+func (e *Engine) order(s *spec.Spec, program string) runtimeOrder {
+	return runtimeOrder{
+		Name: e.name, Program: program, Rootless: os.Geteuid() != 0, Grouped: s.Limits.NeedGroup(),
+		Platforms: e.platforms, Open: !s.Network.IsOwn(), Sockets: allowsUnix(s),
+	}
+}
+
 // command is a sandbox that runs.
 type command struct {
 	name    string
 	group   string   // its control group, or ""
 	guard   int      // process, or 0
+	pidfd   int      // of the guard, if that is another process's child, or -1
 	status  *os.File // what the first process tells
 	streams streams
 
@@ -102,24 +117,16 @@ type command struct {
 }
 
 func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
-	c.control = -1
 	if err := c.streams.open(o); err != nil {
 		return err
 	}
 	c.terminal = c.streams.terminal
-	umask := unix.Umask(0)
-	unix.Umask(umask)
-	options := Options{
-		Dir: stage, Runtime: r.Name, Identity: IdentityOf(s.Identity, uint32(os.Getpid())), Console: c.streams.console,
-		Stream: c.streams.stream, Cgroup: c.group, Umask: uint32(umask),
-	}
-	if s.Identity.UID != 0 {
-		options.Group = uint32(s.Identity.GID)
-	}
+	options := optionsOf(s, r.Name, IdentityOf(s.Identity, uint32(os.Getpid())))
+	options.Console, options.Stream, options.Cgroup, options.Umask = c.streams.console, c.streams.stream, c.group, uint32(currentUmask())
 	if o.Terminal != nil && o.Terminal.Size != nil {
 		options.Size = [2]uint16{o.Terminal.Size.Row, o.Terminal.Size.Col}
 	}
-	orders, err := c.spawn(s.Identity, options.Identity)
+	orders, err := c.spawn(s.Identity, options.Identity, os.Pipe)
 	if err != nil {
 		return err
 	}
@@ -129,7 +136,23 @@ func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
 	if err != nil {
 		return err
 	}
-	return c.begin(o.Terminal, gateSocket(s) != "")
+	return c.begin(o.Terminal, gateSocket(s) != "", o.Interrupt)
+}
+
+// optionsOf are the options that do not depend on the command.
+func optionsOf(s *spec.Spec, runtime string, id Identity) Options {
+	o := Options{Dir: stage, Runtime: runtime, Identity: id}
+	if s.Identity.UID != 0 {
+		o.Group = uint32(s.Identity.GID)
+	}
+	return o
+}
+
+// currentUmask returns the file mode mask, which can only be read by setting it.
+func currentUmask() int {
+	mask := unix.Umask(0o077)
+	unix.Umask(mask)
+	return mask
 }
 
 // instruct tells the guard what to do. A bundle that lacks a wall ends here.
@@ -147,16 +170,25 @@ func instruct(orders *os.File, s *spec.Spec, o Options, r runtimeOrder) error {
 	return nil
 }
 
+// socketStatus is a status descriptor by which the first process is told something, too.
+func socketStatus() (ours, theirs *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	return os.NewFile(uintptr(pair[0]), "status"), os.NewFile(uintptr(pair[1]), "status"), nil
+}
+
 // spawn starts the guard, in namespaces of its own, and returns where it expects to be
 // told what to do.
-func (c *command) spawn(caller spec.Identity, id Identity) (orders *os.File, err error) {
+func (c *command) spawn(caller spec.Identity, id Identity, connect func() (ours, theirs *os.File, err error)) (orders *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	c.control = pair[0]
 	defer func() { _ = unix.Close(pair[1]) }()
-	status, theirs, err := os.Pipe()
+	status, theirs, err := connect()
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +201,7 @@ func (c *command) spawn(caller spec.Identity, id Identity) (orders *os.File, err
 	defer read.Close()
 	// By its path: what /proc/self/exe leads to is mounted in this namespace, and the
 	// guard's own could not mount it again.
-	program, err := os.Executable()
+	program, err := guardProgram()
 	if err != nil {
 		return nil, err
 	}
@@ -188,6 +220,15 @@ func (c *command) spawn(caller spec.Identity, id Identity) (orders *os.File, err
 	return orders, nil
 }
 
+// guardProgram is what a guard is, and with it the first process inside: the program that
+// is for it, if that is there, or this one.
+func guardProgram() (string, error) {
+	if file := host.Beside(guardName); file != "" {
+		return file, nil
+	}
+	return os.Executable()
+}
+
 // guardAttributes are the namespaces that a guard is in. What a user may mount in
 // there takes a user namespace, in which the user stays the same.
 func guardAttributes(id spec.Identity) *syscall.SysProcAttr {
@@ -203,13 +244,18 @@ func guardAttributes(id spec.Identity) *syscall.SysProcAttr {
 	return attr
 }
 
-// begin waits until the command runs. The first process tells that, often before the
-// runtime has ended; the guard tells what went wrong, and hands over
-// what is served outside.
-func (c *command) begin(t *native.Terminal, gated bool) error {
-	fds := []unix.PollFd{{Fd: int32(c.control), Events: unix.POLLIN}, {Fd: int32(c.status.Fd()), Events: unix.POLLIN}}
-	running := false
-	for !running || c.streams.console && c.terminal == nil || gated && c.gate == nil {
+// begin waits until the command runs, or a first process that is to wait does. It tells
+// that, often before the runtime has ended; the guard tells what went wrong, and hands over
+// what is served outside. Where interrupt, if it is not 0, becomes readable before the
+// command can have begun, there will be none.
+func (c *command) begin(t *native.Terminal, gated bool, interrupt int) error {
+	fds := []unix.PollFd{
+		{Fd: int32(c.control), Events: unix.POLLIN}, {Fd: int32(c.status.Fd()), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN},
+	}
+	if interrupt > 0 {
+		fds[2].Fd = int32(interrupt)
+	}
+	for running := false; !running || c.streams.console && c.terminal == nil || gated && c.gate == nil; {
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
 			return os.NewSyscallError("poll", err)
 		}
@@ -218,8 +264,12 @@ func (c *command) begin(t *native.Terminal, gated bool) error {
 		case fds[0].Revents != 0:
 			err = c.hear(t)
 		case fds[1].Revents != 0:
-			err, running = c.started(), true
-			fds = fds[:1]
+			fds[2].Fd = -1 // from now on it is the command's
+			if running, err = c.started(); running {
+				fds[1].Fd = -1
+			}
+		case fds[2].Revents != 0:
+			err = engine.ErrInterrupted
 		}
 		if err != nil {
 			return err
@@ -267,16 +317,16 @@ func receive(fd int, text, rights []byte) (n, rn int, err error) {
 	}
 }
 
-// started takes in the first that the first process tells.
-func (c *command) started() error {
+// started takes in what the first process tells until the command runs.
+func (c *command) started() (running bool, err error) {
 	what, ok := c.read()
 	switch {
 	case !ok:
-		return c.whyNot()
+		return false, c.whyNot()
 	case what&toldFailed != 0:
-		return &native.ExecError{Name: c.name, Errno: unix.Errno(what &^ toldFailed)}
+		return false, &native.ExecError{Name: c.name, Errno: unix.Errno(what &^ toldFailed)}
 	}
-	return nil
+	return what != toldBegun, nil
 }
 
 // whyNot is what the guard has said. If that is nothing, the runtime did its part.
@@ -321,10 +371,7 @@ func (c *command) finish() {
 	control := c.control
 	c.control = -1
 	c.mu.Unlock()
-	if c.guard != 0 {
-		_ = unix.Kill(c.guard, unix.SIGKILL)
-		waitFor(c.guard)
-	}
+	c.endGuard()
 	if control >= 0 {
 		_ = unix.Close(control)
 	}
@@ -333,6 +380,24 @@ func (c *command) finish() {
 	}
 	c.streams.finish()
 	removeGroup(c.group)
+}
+
+// endGuard ends the guard and waits for that. One that is another process's child is
+// that one's to take in, but nothing is left of it.
+func (c *command) endGuard() {
+	switch {
+	case c.pidfd >= 0:
+		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
+		for {
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}}, -1); err != unix.EINTR {
+				break
+			}
+		}
+		_ = unix.Close(c.pidfd)
+	case c.guard != 0:
+		_ = unix.Kill(c.guard, unix.SIGKILL)
+		waitFor(c.guard)
+	}
 }
 
 // waitFor waits for the end of a child.
@@ -350,7 +415,10 @@ func (c *command) Signal(sig unix.Signal) error {
 	if c.control < 0 {
 		return os.ErrProcessDone
 	}
-	if sig == unix.SIGKILL {
+	switch {
+	case sig == unix.SIGKILL && c.pidfd >= 0:
+		return unix.PidfdSendSignal(c.pidfd, sig, nil, 0)
+	case sig == unix.SIGKILL:
 		return unix.Kill(c.guard, sig)
 	}
 	_, err := unix.Write(c.control, []byte{byte(sig)})

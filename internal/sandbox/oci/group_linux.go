@@ -11,7 +11,8 @@ import (
 )
 
 // groupPrefix begins the names of the control groups that runtimes make for sandboxes
-// of root. The number of the process that started it follows.
+// of root. The number of the process that started it follows, and if that starts more
+// than one a dash and a serial number.
 const groupPrefix = "bailey-oci-"
 
 // hierarchies are where control groups are mounted.
@@ -62,7 +63,8 @@ func sweepGroups() {
 	for _, at := range hierarchies() {
 		entries, _ := filepath.Glob(filepath.Join(at, groupPrefix+"*"))
 		for _, dir := range entries {
-			pid, err := strconv.Atoi(filepath.Base(dir)[len(groupPrefix):])
+			owner, _, _ := strings.Cut(filepath.Base(dir)[len(groupPrefix):], "-")
+			pid, err := strconv.Atoi(owner)
 			if err == nil && unix.Kill(pid, 0) == unix.ESRCH {
 				removeTree(dir)
 			}

@@ -75,6 +75,9 @@ func parseGuard(args []string) (id Identity, err error) {
 func Become() (status int, is bool) {
 	switch os.Args[0] {
 	case initPath:
+		if len(os.Args) == 1 {
+			return 0, false // it belongs to another engine; see RunFirst
+		}
 		f, ok := parseFirst(os.Args)
 		if !ok {
 			return 1, true
@@ -90,6 +93,9 @@ func Become() (status int, is bool) {
 // until whoever started it is gone.
 func guard() int {
 	runtime.LockOSThread()
+	// What is made here is read by whoever is root inside. The command's own is in the
+	// bundle.
+	unix.Umask(0o022)
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 	for _, fd := range []int{guardControl, guardStatus, guardOrder} {
@@ -144,9 +150,30 @@ func (g *keeper) launch() error {
 	return g.start(terminal)
 }
 
-// build makes the bundle. What is the same for every bundle is done before the order
-// is there.
+// build makes the bundle, and the socket of the network gate.
 func (g *keeper) build(id Identity) error {
+	if err := g.furnish(id, g.receiveOrder); err != nil || !g.Gate {
+		return err
+	}
+	fd, err := listen(stage)
+	if err != nil {
+		return err
+	}
+	g.say(saysGate, unix.UnixRights(fd))
+	return unix.Close(fd)
+}
+
+func (g *keeper) receiveOrder() error {
+	text, err := io.ReadAll(os.NewFile(guardOrder, "order"))
+	if err != nil {
+		return err
+	}
+	return wire.Decode(text, &g.order)
+}
+
+// furnish makes the bundle. What is the same for every bundle is done before the order
+// is received.
+func (g *keeper) furnish(id Identity, receive func() error) error {
 	if err := prepare(); err != nil {
 		return err
 	}
@@ -162,11 +189,7 @@ func (g *keeper) build(id Identity) error {
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(os.NewFile(guardOrder, "order"))
-	if err == nil {
-		err = wire.Decode(text, &g.order)
-	}
-	if err != nil {
+	if err := receive(); err != nil {
 		return err
 	}
 	list, err := take(g.Sources, program, userns)
@@ -176,15 +199,7 @@ func (g *keeper) build(id Identity) error {
 	if err := g.Runtime.arrange(); err != nil {
 		return err
 	}
-	if err := furnish(list, g.Config, id); err != nil || !g.Gate {
-		return err
-	}
-	fd, err := listen()
-	if err != nil {
-		return err
-	}
-	g.say(saysGate, unix.UnixRights(fd))
-	return unix.Close(fd)
+	return furnish(list, g.Config, id)
 }
 
 // ownProgram is a mount of this program, which is the sandbox's first process too.
@@ -206,6 +221,12 @@ func (g *keeper) start(terminal net.Listener) error {
 	}
 	if err := g.run(); err != nil {
 		return err
+	}
+	if terminal != nil {
+		// What the runtime has sent is taken still. If it sent nothing, nothing will come.
+		if err := closeEntrance(terminal); err != nil {
+			return err
+		}
 	}
 	// From here on the pipe's end is the first process's end. Where the runtime fails it
 	// is this process's, which says why before.
@@ -235,7 +256,7 @@ func (g *keeper) run() (err error) {
 		if failed != nil {
 			return fmt.Errorf("%s: %w", g.Runtime.Program, failed)
 		}
-		ws := waitFor(pid)
+		ws := reapUntil(pid)
 		if ws.Exited() && ws.ExitStatus() == 0 {
 			return nil
 		}
@@ -249,6 +270,15 @@ var (
 	pidFile       = filepath.Join(stage, "pid")
 	logFile       = filepath.Join(stage, "log")
 )
+
+// closeEntrance has Accept fail once it has returned every connection that was made.
+func closeEntrance(l net.Listener) error {
+	raw, err := l.(*net.UnixListener).SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+}
 
 // receiveConsole hands on the outer end of the command's terminal, which the runtime
 // sends.
@@ -292,11 +322,16 @@ func (g *keeper) say(text string, rights []byte) {
 }
 
 // reap takes in what the runtime left and what ends.
-func (g *keeper) reap() {
+func (g *keeper) reap() { reapUntil(0) }
+
+// reapUntil takes in every child that ends, up to one, or for as long as there are any.
+// While the runtime runs as well: one whose sandbox dies early waits for that process to
+// be gone, and as an orphan it is this process's to take in.
+func reapUntil(last int) (ws unix.WaitStatus) {
 	for {
-		var ws unix.WaitStatus
-		if _, err := unix.Wait4(-1, &ws, 0, nil); err == unix.ECHILD {
-			return
+		pid, err := unix.Wait4(-1, &ws, 0, nil)
+		if err == unix.ECHILD || err == nil && pid == last {
+			return ws
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/foreground"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -23,6 +24,8 @@ const statusFD = 3
 const (
 	toldStarted = 1 << 32
 	toldFailed  = 1 << 33 // plus the error: the command could not be executed
+	toldWaiting = 1 << 34 // it is ready for an assignment
+	toldBegun   = 1 << 35 // from here on the command may run
 )
 
 const toldSize = 8
@@ -37,13 +40,22 @@ func initArgs(s *spec.Spec, stream int) []string {
 // first is the first process of a sandbox. It has the command's user and filter and
 // no privilege; what it does the command could do as well.
 type first struct {
-	stream int // descriptor of the command's terminal, or -1
+	stream int  // descriptor of the command's terminal, or -1
+	waits  bool // for what follows; see await
 	exec   []string
 	argv   []string
-	pid    int
+	env    []string
+	dir    string
+	// relayed says that somebody outside reads the command's streams for whoever
+	// has their other ends, and tells of a broken pipe by its signal.
+	relayed bool
+	pid     int
 }
 
 func parseFirst(args []string) (*first, bool) {
+	if len(args) == 2 && args[1] == waitWord {
+		return &first{stream: -1, waits: true}, true
+	}
 	if len(args) < 3 {
 		return nil, false
 	}
@@ -53,10 +65,11 @@ func parseFirst(args []string) (*first, bool) {
 	if err != nil || err2 != nil || count < 0 || count >= len(rest) {
 		return nil, false
 	}
-	return &first{stream: stream, exec: rest[:count], argv: rest[count:]}, true
+	return &first{stream: stream, exec: rest[:count], argv: rest[count:], env: os.Environ()}, true
 }
 
-// run starts the command and stays until it has ended.
+// run starts the command and stays until it has ended. It returns the command's status,
+// for those who call a runtime by hand; it is told exactly.
 func (f *first) run() int {
 	runtime.LockOSThread()
 	// Nothing inside may trace this process or use its descriptors.
@@ -69,9 +82,15 @@ func (f *first) run() int {
 	if f.stream >= 0 {
 		_ = unix.IoctlSetInt(f.stream, unix.TIOCSCTTY, 0) // and this
 	}
+	if f.waits {
+		if err := f.await(); err != nil {
+			return 1 // whoever waits for an answer sees the end of this process
+		}
+	}
+	tell(toldBegun)
 	if err := f.start(); err != nil {
 		tell(toldFailed | uint64(native.ErrnoOf(err)))
-		return 0
+		return foreground.NotFound
 	}
 	tell(toldStarted)
 	// The command's streams are its own: whoever reads them sees their end when the
@@ -84,14 +103,17 @@ func (f *first) run() int {
 			f.pass(sig.(unix.Signal))
 		}
 	}()
-	f.reap()
-	return 0
+	ws := f.reap()
+	if ws.Signaled() {
+		return foreground.Signalled + int(ws.Signal())
+	}
+	return ws.ExitStatus()
 }
 
 // start tries the programs in order. That one is missing is no reason not to try the
 // next, and neither is one that may not be executed, but then that is the error.
 func (f *first) start() (err error) {
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := &syscall.ProcAttr{Env: f.env, Dir: f.dir, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	if f.stream >= 0 {
 		attr.Sys = &syscall.SysProcAttr{Foreground: true, Ctty: f.stream}
 	}
@@ -116,7 +138,12 @@ func (f *first) start() (err error) {
 func (f *first) pass(sig unix.Signal) {
 	pid := f.pid
 	switch sig {
-	case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU: // of this process's own doing
+	case unix.SIGPIPE:
+		if !f.relayed {
+			return
+		}
+		pid = -pid
+	case unix.SIGCHLD, unix.SIGURG, unix.SIGTTIN, unix.SIGTTOU: // of this process's own doing
 		return
 	case unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGCONT, unix.SIGTSTP, unix.SIGWINCH:
 		pid = -pid
@@ -125,9 +152,8 @@ func (f *first) pass(sig unix.Signal) {
 }
 
 // reap takes in every child that has something to tell, until the command has ended.
-func (f *first) reap() {
+func (f *first) reap() (ws unix.WaitStatus) {
 	for {
-		var ws unix.WaitStatus
 		pid, err := unix.Wait4(-1, &ws, unix.WUNTRACED|unix.WCONTINUED, nil)
 		if err == unix.EINTR {
 			continue
@@ -136,7 +162,7 @@ func (f *first) reap() {
 			tell(uint64(uint32(ws)))
 		}
 		if err != nil || pid == f.pid && (ws.Exited() || ws.Signaled()) {
-			return
+			return ws
 		}
 	}
 }

@@ -19,17 +19,24 @@ func (e *Engine) Refuses(s *spec.Spec) error {
 	if _, err := e.find(); err != nil {
 		return err
 	}
-	r := &refusal{name: e.name, spec: s}
+	return engine.Refused(Refusals(e.name, s, e.name == Gvisor))
+}
+
+// Refusals are the parts of a Spec that no container holds, for a runtime called name;
+// second says that gVisor's kernel stands between.
+func Refusals(name string, s *spec.Spec, second bool) []*spec.Unsupported {
+	r := &refusal{name: name, spec: s, second: second}
 	r.broker()
 	r.network()
 	r.files()
 	r.limits()
-	return engine.Refused(r.reasons)
+	return r.reasons
 }
 
 type refusal struct {
 	name    string
 	spec    *spec.Spec
+	second  bool
 	reasons []*spec.Unsupported
 }
 
@@ -76,7 +83,7 @@ func (r *refusal) broker() {
 	if names {
 		r.reasons = append(r.reasons, &spec.Unsupported{
 			Key: "filesystem.protectMissing", Reason: "the " + r.name + " runtime has no broker, which would keep protected names from being made in " + strings.Join(b.Areas, ", "),
-			Fix: "set it to false, or use --runtime native",
+			Fix: "to let them be made use --allow-degraded, or set it to false; otherwise use --runtime native",
 		})
 	}
 }
@@ -98,6 +105,12 @@ func (r *refusal) network() {
 
 // files: what mounts cannot hold.
 func (r *refusal) files() {
+	if u := r.spec.Overlay.Refused(r.name); u != nil {
+		r.reasons = append(r.reasons, u)
+	}
+	if u := r.spec.Rules.Refused(r.name); u != nil {
+		r.reasons = append(r.reasons, u)
+	}
 	for i := range r.spec.Mounts {
 		m := &r.spec.Mounts[i]
 		var st unix.Stat_t
@@ -128,7 +141,7 @@ func (r *refusal) limits() {
 			r.refuse(key, value, "does not count what is written")
 		case !root:
 			r.refuse(key, value, "makes control groups for root only")
-		case key == "resources.pids" && r.name == Gvisor:
+		case key == "resources.pids" && r.second:
 			r.refuse(key, value, "would count gVisor's own threads, not the command's processes")
 		case key == "resources.pids" && r.spec.Limits.Pids < minPids:
 			r.refuse(key, value, "needs some for the first process's threads; "+strconv.Itoa(minPids)+" or more")

@@ -72,7 +72,8 @@ func clone(fd int, m *spec.Mount, userns int) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("copy the mount of %s: %w", m.Source, err)
 	}
-	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID}
+	// Private: what is unmounted below the copy stays mounted where it was copied from.
+	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID, Propagation: unix.MS_PRIVATE}
 	if !m.Devices {
 		attr.Attr_set |= unix.MOUNT_ATTR_NODEV
 	}
@@ -130,12 +131,12 @@ func exchanged(first, guest uint32) []syscall.SysProcIDMap {
 
 // listen makes the socket of the network gate, which is served outside. Whoever is led
 // to it may connect: the way is the sandbox's mount.
-func listen() (int, error) {
+func listen(dir string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
-	at := filepath.Join(stage, sourceName, gateName)
+	at := filepath.Join(dir, sourceName, gateName)
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: at}); err != nil {
 		return -1, os.NewSyscallError("bind", err)
 	}
@@ -151,31 +152,40 @@ func furnish(list []taken, config []byte, id Identity) error {
 	if err := unix.Mount("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mount tmpfs on %s: %w", stage, err)
 	}
-	// Whoever is root inside reads these, and is nobody here.
-	for _, name := range []string{rootName, sourceName, stateName} {
-		if err := os.Mkdir(filepath.Join(stage, name), 0o755); err != nil {
-			return err
-		}
-	}
-	f := furnisher{id: id}
-	for i := range list {
-		if err := f.place(&list[i]); err != nil {
-			return err
-		}
+	f := furnisher{dir: stage, id: id}
+	if err := f.furnish(list); err != nil {
+		return err
 	}
 	return os.WriteFile(filepath.Join(stage, "config.json"), config, 0o644)
 }
 
 type furnisher struct {
+	dir    string
 	id     Identity
 	serial int
 }
 
+// furnish makes the root directory and the sources.
+func (f *furnisher) furnish(list []taken) error {
+	// Whoever is root inside reads these, and is nobody here.
+	for _, name := range []string{rootName, sourceName, stateName} {
+		if err := os.Mkdir(filepath.Join(f.dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	for i := range list {
+		if err := f.place(&list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *furnisher) place(t *taken) error {
 	if t.Name == "" {
-		return f.fill(filepath.Join(stage, rootName), &t.Source, false)
+		return f.fill(filepath.Join(f.dir, rootName), &t.Source, false)
 	}
-	at := filepath.Join(stage, sourceName, t.Name)
+	at := filepath.Join(f.dir, sourceName, t.Name)
 	m := &t.Mount
 	switch {
 	case m.Kind == spec.Hide:
@@ -259,7 +269,7 @@ func (f *furnisher) host(id uint32) int {
 // overlay shows a directory of the host whose changes stay in memory.
 func (f *furnisher) overlay(t *taken, at string) error {
 	f.serial++
-	base := filepath.Join(stage, "private"+strconv.Itoa(f.serial))
+	base := filepath.Join(f.dir, "private"+strconv.Itoa(f.serial))
 	lower, upper, work := base+"/lower", base+"/upper", base+"/work"
 	for _, dir := range []string{base, lower, upper, work} {
 		if err := os.Mkdir(dir, 0o755); err != nil {

@@ -14,11 +14,11 @@ ENTRY   = $(if $(filter linux,$(shell go env GOOS)),-E github.com/bailey-sandbox
 build: ## build every command into bin/
 	@mkdir -p '$(BIN)'
 	$(GOBUILD) -ldflags='$(LDFLAGS) $(ENTRY)' -o '$(BIN)/bailey' ./cmd/bailey
-	$(GOBUILD) -ldflags='$(LDFLAGS)' -o '$(BIN)/' ./cmd/baileyd ./cmd/bailey-gate
+	$(GOBUILD) -ldflags='$(LDFLAGS)' -o '$(BIN)/' ./cmd/baileyd ./cmd/bailey-gate ./cmd/bailey-guard ./cmd/bailey-server
 
 install: build ## install the commands below PREFIX
 	install -d '$(DESTDIR)$(BINDIR)'
-	install -m 755 '$(BIN)/bailey' '$(BIN)/baileyd' '$(BIN)/bailey-gate' '$(DESTDIR)$(BINDIR)/'
+	install -m 755 '$(BIN)/bailey' '$(BIN)/baileyd' '$(BIN)/bailey-gate' '$(BIN)/bailey-guard' '$(BIN)/bailey-server' '$(DESTDIR)$(BINDIR)/'
 
 test: ## everything continuous integration runs
 	./scripts/test

@@ -37,7 +37,11 @@ func launchRestricted(r *request, argv []string, log *trace.Log, cause error) in
 	if err != nil {
 		return fail(err)
 	}
-	s, status := r.compileWith(m, argv, log, nil)
+	over, err := supposedOverlay(m)
+	if err != nil {
+		return fail(err)
+	}
+	s, status := r.compileWith(m, spec.Command{Argv: argv, Overlay: over}, log)
 	if s == nil {
 		return status
 	}

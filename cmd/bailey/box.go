@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"time"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // boxWords are what "bailey box" can do.
@@ -36,10 +39,31 @@ func (r *request) checkKeep() error {
 	switch {
 	case k.name == "" && k.detach:
 		return errors.New("--detach goes with --keep")
-	case k.name == "" && k.idle != 0:
-		return errors.New("--idle-timeout goes with --keep")
+	case k.name == "" && !k.pool && k.idle != 0:
+		return errors.New("--idle-timeout goes with --keep or --pool")
+	case k.name != "" && k.pool:
+		return errors.New("--pool does not go with --keep: a sandbox that stays is started once")
 	case k.name != "" && r.monitor:
 		return errors.New("--monitor does not go with --keep; without it: bailey --monitor -- CMD")
 	}
 	return nil
+}
+
+// checkPool refuses to have sandboxes built beforehand where that would gain nothing.
+func (r *request) checkPool(runtime string) error {
+	switch runtime {
+	case "", spec.RuntimeNative, spec.RuntimeLandlock, spec.RuntimeBwrap:
+		if r.keep.pool {
+			return errors.New("--pool is for runtimes that take long to start; this one does not: leave it out, or use --runtime gvisor, runc or crun")
+		}
+	}
+	return nil
+}
+
+// pooling is how long sandboxes that are built beforehand stay without a command, or 0.
+func (r *request) pooling() time.Duration {
+	if !r.keep.pool {
+		return 0
+	}
+	return cmp.Or(r.keep.idle, defaultIdle)
 }

@@ -14,6 +14,9 @@ func (r *request) command() ([]string, error) {
 		if r.shell != "" || r.login {
 			return nil, errors.New("--shell and --login go with -c LINE or with: bailey shell")
 		}
+		if r.image.found != nil {
+			return r.image.inImage(r.args)
+		}
 		if len(r.args) == 0 {
 			return nil, errors.New("no command; for example: bailey -- make test; see: bailey --help")
 		}
@@ -23,6 +26,9 @@ func (r *request) command() ([]string, error) {
 		return r.args, nil
 	}
 	shell := r.shell
+	if shell == "" && r.image.found != nil {
+		shell = "sh" // what the host has says nothing
+	}
 	if shell == "" {
 		shell = defaultShell()
 	}

@@ -27,6 +27,9 @@ func runCompletion(r *request) int {
 // listBoxes prints the names of resident sandboxes, for any shell.
 const listBoxes = `bailey box ps 2>/dev/null | sed -n '2,$s/[ *].*//p'`
 
+// listWorkspaces does the same for workspaces.
+const listWorkspaces = `bailey ws list 2>/dev/null | sed -n '2,$s/ .*//p'`
+
 // runtimes is what --runtime can be completed to.
 func runtimes() []string { return append([]string{"auto"}, spec.Runtimes()...) }
 
@@ -43,6 +46,7 @@ type argument struct {
 	after string   // the verb and the words; may end in a star
 	words []string // nil: files
 	boxes bool     // names of resident sandboxes instead
+	works bool     // names of workspaces instead
 }
 
 func arguments() []argument {
@@ -59,6 +63,13 @@ func arguments() []argument {
 		argument{after: "box exec", boxes: true},
 		argument{after: "box logs", boxes: true},
 		argument{after: "box stop*", boxes: true},
+		argument{after: "ws diff", works: true}, argument{after: "ws diff *"},
+		argument{after: "ws apply", works: true}, argument{after: "ws apply *"},
+		argument{after: "ws undo", works: true},
+		argument{after: "ws discard*", works: true},
+		argument{after: "ws snapshot", works: true}, argument{after: "ws snapshots", works: true},
+		argument{after: "ws fork", works: true}, argument{after: "ws rollback", works: true},
+		argument{after: "ws squash", works: true}, argument{after: "ws export", works: true},
 		argument{after: "help", words: verbNames()})
 }
 
@@ -106,7 +117,7 @@ type dialect struct {
 	// offer offers words, each with what it means if that is known.
 	offer func(words [][2]string) string
 	// What the shell itself can complete.
-	files, directories, variables, programs, boxes, nothing string
+	files, directories, variables, programs, boxes, works, nothing string
 }
 
 func (d *dialect) completion() string {
@@ -123,14 +134,14 @@ func (d *dialect) completion() string {
 	}
 	var switches, letters string
 	for _, f := range everyFlag() {
-		if f.value == "" {
+		if !f.takesWord() {
 			switches += f.short
 		} else {
 			letters += f.short
 		}
 	}
 	return strings.NewReplacer(
-		"@VALUED@", d.either(words(everyFlag(), func(f *flag) bool { return f.value != "" })...),
+		"@VALUED@", d.either(words(everyFlag(), (*flag).takesWord)...),
 		"@SWITCHES@", switches,
 		"@LETTERS@", letters,
 		"@ISVERB@", d.either(names...),
@@ -180,7 +191,7 @@ func (d *dialect) ownFlags() string {
 func (d *dialect) values() string {
 	var b strings.Builder
 	for _, f := range everyFlag() {
-		if f.value != "" {
+		if f.takesWord() {
 			b.WriteString(d.arm(d.either(f.spellings()...), d.value(&f)))
 		}
 	}
@@ -219,8 +230,11 @@ func (d *dialect) arguments() string {
 		if a.words != nil {
 			action = d.offer(undescribed(a.words))
 		}
-		if a.boxes {
+		switch {
+		case a.boxes:
 			action = d.boxes
+		case a.works:
+			action = d.works
 		}
 		b.WriteString(d.arm(d.either(a.after), action))
 	}
@@ -254,6 +268,7 @@ func bashCompletion() string {
 		variables:   "_bailey_add -e",
 		programs:    "_bailey_programs",
 		boxes:       `_bailey_add -W "$(` + listBoxes + `)"`,
+		works:       `_bailey_add -W "$(` + listWorkspaces + `)"`,
 		nothing:     ":",
 	}
 	return d.completion()
@@ -373,6 +388,7 @@ func zshCompletion() string {
 		variables:   "_parameters -g '*export*'",
 		programs:    "_alternative 'commands:command:_command_names -e' 'files:file:_files'",
 		boxes:       `compadd -- ${(f)"$(` + listBoxes + `)"}`,
+		works:       `compadd -- ${(f)"$(` + listWorkspaces + `)"}`,
 		nothing:     "_message value",
 	}
 	return d.completion()
@@ -476,6 +492,7 @@ func fishCompletion() string {
 		variables:   "set -xn",
 		programs:    "complete -C $cur",
 		boxes:       listBoxes,
+		works:       listWorkspaces,
 		nothing:     "true",
 	}
 	return d.completion()

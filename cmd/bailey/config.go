@@ -57,6 +57,10 @@ func configShow(r *request) int {
 			text += "bound: every path must also be granted by " +
 				strings.TrimSpace(string(policy.Marshal(policy.Policy{Filesystem: b}, ""))) + "\n"
 		}
+		for _, rules := range l.Policy.RuleBounds {
+			text += "bound: every path of the project must also be permitted by " +
+				strings.TrimSpace(string(policy.Marshal(policy.Policy{Workspace: policy.Workspace{Rules: rules}}, ""))) + "\n"
+		}
 		say(tagNote, text)
 	}
 	return answer(string(policy.Marshal(l.Policy, "  ")))

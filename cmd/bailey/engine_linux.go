@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/bailey-sandbox/bailey/internal/engine"
@@ -17,9 +18,19 @@ func (r *request) handOver(s *spec.Spec) int {
 	case r.stats:
 		return fail(errors.New("--stats is not counted by the " + s.Runtime + " runtime; use --runtime native"))
 	}
-	program := host.Beside("baileyd")
+	program := carrier(s.Runtime)
 	if program == "" {
 		return fail(errors.New("runtime " + s.Runtime + ": the program baileyd is missing beside this one; install all programs of Bailey's into one directory: make install"))
 	}
-	return fail(engine.HandOver(program, engine.Order{Spec: *s, Quiet: r.settledQuiet(), Debug: r.settledDebug()}))
+	return fail(engine.HandOver(program, engine.Order{Spec: *s, Quiet: r.settledQuiet(), Debug: r.settledDebug(), Pool: r.pooling()}))
+}
+
+// carrier is the program that knows the engine of a runtime. That of OCI runtimes is
+// started several times for each command, so it has a program of its own.
+func carrier(runtime string) string {
+	switch runtime {
+	case "runc", "crun", "gvisor":
+		return cmp.Or(host.Beside("bailey-guard"), host.Beside("baileyd"))
+	}
+	return host.Beside("baileyd")
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/bailey-sandbox/bailey/internal/limits"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -13,6 +14,9 @@ import (
 func runExplain(r *request) int {
 	if r.isQuestion() {
 		return r.explainOne()
+	}
+	if err := r.openImage(); err != nil {
+		return fail(err)
 	}
 	argv := []string{"sh"}
 	if len(r.args) > 0 || r.hasLine {
@@ -25,7 +29,7 @@ func runExplain(r *request) int {
 	if err != nil {
 		return fail(err)
 	}
-	s, err := m.Compile(argv)
+	s, err := r.supposed(m, argv)
 	if err == nil {
 		err = limits.Check(s.Limits)
 	}
@@ -45,6 +49,15 @@ func runExplain(r *request) int {
 		return answer("\nprogram\n" + indent(text+"\n"))
 	}
 	return 0
+}
+
+// supposed compiles a command that is not run.
+func (r *request) supposed(m *sandbox.Manager, argv []string) (*spec.Spec, error) {
+	over, err := supposedOverlay(m)
+	if err != nil {
+		return nil, err
+	}
+	return m.CompileCommand(spec.Command{Argv: argv, Overlay: over, Image: r.image.found})
 }
 
 func explainJSON(s *spec.Spec) int {

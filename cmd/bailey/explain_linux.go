@@ -13,6 +13,9 @@ import (
 // explainProgram says which file a command would execute or, in the words of a
 // run, why there is none.
 func explainProgram(s *spec.Spec) string {
+	if s.Image != nil {
+		return "" // its files are not where they are inside
+	}
 	name, denied := s.Argv[0], ""
 	for _, file := range s.Exec {
 		if !filepath.IsAbs(file) {

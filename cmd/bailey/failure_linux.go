@@ -46,6 +46,9 @@ func explainExec(s *spec.Spec, e *native.ExecError) int {
 
 // absence says why a program is not there.
 func absence(s *spec.Spec, name string) string {
+	if s.Image != nil {
+		return "not found in the image " + printable(s.Image.Name)
+	}
 	path := name
 	if !strings.Contains(name, "/") {
 		if path = lookPath(name); path != "" && !slices.Contains(s.Exec, path) {

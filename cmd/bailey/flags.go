@@ -33,6 +33,9 @@ type request struct {
 	monitor bool
 	stats   bool
 	keep    keepRequest
+	overlay overlayRequest
+	image   imageRequest
+	weaker  bool // --allow-degraded
 
 	debug   bool
 	quiet   bool
@@ -52,6 +55,7 @@ type request struct {
 	fix    bool
 	learn  learnRequest
 
+	forward []string // flags of ws, for the program that knows them
 	imports importRequest
 	hooks   []hooks.Target
 }
@@ -59,6 +63,7 @@ type request struct {
 // keepRequest is what the flags about resident sandboxes ask for.
 type keepRequest struct {
 	name   string
+	pool   bool
 	detach bool
 	idle   time.Duration
 	all    bool
@@ -132,11 +137,24 @@ var flags = []flag{
 
 // runFlags mean something only for a command. Verbs have some of the same name.
 var runFlags = []flag{
+	{"image", "", "IMAGE", "run it in an OCI image: a reference, or the path of a layout or an archive", hintPath, func(r *request, v string) error { return setOnce(&r.image.ref, v) }},
+	{"rootfs", "", "DIR", "run it in the root directory of another system", hintPath, func(r *request, v string) error { return setOnce(&r.image.rootfs, v) }},
 	{"detach", "", "", "with --keep: do not wait for it; see: bailey box logs", hintNone, func(r *request, _ string) error { r.keep.detach = true; return nil }},
-	{"idle-timeout", "", "TIME", "with --keep: how long the sandbox stays without a command (default: 15m)", hintNone, func(r *request, v string) error { return setDuration(&r.keep.idle, v) }},
+	{"idle-timeout", "", "TIME", "with --keep or --pool: how long sandboxes stay without a command (default: 15m)", hintNone, func(r *request, v string) error { return setDuration(&r.keep.idle, v) }},
+	{"pool", "", "", "with runc, crun and gvisor: have sandboxes built beforehand, one for each command to come", hintNone, func(r *request, _ string) error { r.keep.pool = true; return nil }},
+	{"overlay", "", optionalValue + "keep:NAME]", "keep changes to the project apart and ask at the end what to do with them; with keep:NAME, in a workspace that stays", hintNone, setOverlay},
+	{"dry-run", "", "", "show at the end what the command would have changed in the project, which stays as it is", hintNone, setDryRun},
+	{"allow-degraded", "", "", "with a runtime that has no broker: let protected names be made that do not exist yet", hintNone, func(r *request, _ string) error { r.weaker = true; return nil }},
 	{"stats", "", "", "say at the end what the command has used", hintNone, func(r *request, _ string) error { r.stats = true; return nil }},
 	{"json", "", "", "with --monitor or --stats: as JSON, one object a line", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
 }
+
+// optionalValue begins the value of a flag that can do without. It only stands
+// behind a "=".
+const optionalValue = "[="
+
+// takesWord says whether a flag takes the next word for its value.
+func (f *flag) takesWord() bool { return f.value != "" && !strings.HasPrefix(f.value, optionalValue) }
 
 // name is the flag as people write it.
 func (f *flag) name() string {
@@ -305,7 +323,7 @@ func (r *request) flag(args []string) (int, error) {
 	switch {
 	case f.value == "" && given:
 		return 0, fmt.Errorf("--%s takes no value", name)
-	case f.value == "" || given:
+	case !f.takesWord() || given:
 		return 1, r.apply(f, value)
 	case len(args) < 2:
 		return 0, fmt.Errorf("--%s wants a value: --%s %s", name, name, f.value)
@@ -323,7 +341,7 @@ func (r *request) shortFlags(args []string) (int, error) {
 		if f == nil {
 			return 0, r.unknownFlag(args[0], letters)
 		}
-		if f.value == "" {
+		if !f.takesWord() {
 			if err := r.apply(f, ""); err != nil {
 				return 0, err
 			}

@@ -76,10 +76,10 @@ func (f *flag) spelling() string {
 	case f.short != "":
 		s = "-" + f.short + ", --" + f.long
 	}
-	if f.value != "" {
-		s += " " + f.value
+	if f.takesWord() {
+		s += " "
 	}
-	return s
+	return s + f.value
 }
 
 func variables() [][2]string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/command"
@@ -44,10 +45,25 @@ func launch(r *request, argv []string, log *trace.Log) int {
 		return fail(err)
 	}
 	p.foresee(m.Loaded().Policy)
-	s, status := r.compileWith(m, argv, log, p.draft)
+	w, err := r.openWorkspace(m)
+	if err != nil {
+		p.abandon()
+		return fail(err)
+	}
+	s, status := r.compileWith(m, spec.Command{Argv: argv, Drafted: p.draft, Overlay: w.overlay()}, log)
 	if s == nil {
 		p.abandon()
+		w.abandon()
 		return status
+	}
+	return w.settle(r, r.carryOut(m, p, s))
+}
+
+// carryOut runs a command with the runtime that its Spec names.
+func (r *request) carryOut(m *sandbox.Manager, p *prepared, s *spec.Spec) int {
+	if err := r.checkPool(s.Runtime); err != nil {
+		p.abandon()
+		return fail(err)
 	}
 	switch s.Runtime {
 	case "", spec.RuntimeNative, spec.RuntimeBwrap:
@@ -69,19 +85,19 @@ func (r *request) compile(argv []string, log *trace.Log) (*spec.Spec, int) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	return r.compileWith(m, argv, log, nil)
+	return r.compileWith(m, spec.Command{Argv: argv}, log)
 }
 
-// compileWith is compile with a policy that is found already. If drafted is not
-// nil it learns of the mounts as soon as they are known.
-func (r *request) compileWith(m *sandbox.Manager, argv []string, log *trace.Log, drafted func(*spec.Spec)) (*spec.Spec, int) {
+// compileWith is compile with a policy that is found already.
+func (r *request) compileWith(m *sandbox.Manager, c spec.Command, log *trace.Log) (*spec.Spec, int) {
 	log.Mark("policy")
-	s, err := m.CompileAhead(argv, drafted)
+	c.Image = r.image.found
+	s, err := m.CompileCommand(c)
 	if err != nil {
 		return nil, fail(err)
 	}
 	log.Mark("spec")
-	if v := judgeTyped(m.Loaded().Policy, argv); !v.Allowed {
+	if v := judgeTyped(m.Loaded().Policy, c.Argv); !v.Allowed {
 		say(tagError, v.String())
 		return nil, exitNotRunnable
 	}
@@ -141,6 +157,9 @@ func (r *request) overrides() (policy.Policy, error) {
 	if r.runtime != "" {
 		p.Runtime = &r.runtime
 	}
+	if err := r.degrade(&p); err != nil {
+		return p, err
+	}
 	if p.Filesystem.AllowRead == nil && p.Filesystem.AllowWrite == nil && p.Filesystem.DenyRead == nil &&
 		p.Filesystem.DenyWrite == nil && p.Network.AllowedDomains == nil && p.Env.Allow == nil && p.Env.Set == nil && p.Runtime == nil {
 		return p, nil
@@ -153,6 +172,21 @@ func (r *request) overrides() (policy.Policy, error) {
 		return p, err
 	}
 	return p, nil
+}
+
+// degrade leaves out what only a broker holds, where there is none and the caller says so.
+func (r *request) degrade(p *policy.Policy) error {
+	if !r.weaker {
+		return nil
+	}
+	if !slices.Contains(spec.Brokerless(), r.runtime) {
+		return errors.New("--allow-degraded goes with --runtime and one of " + strings.Join(spec.Brokerless(), ", "))
+	}
+	p.Filesystem.ProtectMissing = new(false)
+	if !r.settledQuiet() {
+		say(tagWarning, "degraded: the "+r.runtime+" runtime has no broker, so protected names that do not exist yet can be made (filesystem.protectMissing)")
+	}
+	return nil
 }
 
 // announce says on stderr what the command will not find as its user expects.

@@ -69,6 +69,14 @@ func start(args []string, log *trace.Log) int {
 		r.hintProgram()
 		return r.verb.run(r)
 	}
+	return r.runCommand(log)
+}
+
+// runCommand runs the command of the arguments and returns the exit status.
+func (r *request) runCommand(log *trace.Log) int {
+	if err := r.openImage(); err != nil {
+		return fail(err)
+	}
 	argv, err := r.command()
 	if err == nil && r.agent != "" && !insideSandbox() {
 		err = r.makeState()

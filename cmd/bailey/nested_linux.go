@@ -33,7 +33,11 @@ func launchNested(r *request, argv []string, log *trace.Log) int {
 	if err := checkNested(m.Loaded().Policy); err != nil {
 		return fail(err)
 	}
-	s, status := r.compileWith(m, argv, log, nil)
+	over, err := supposedOverlay(m)
+	if err != nil {
+		return fail(err)
+	}
+	s, status := r.compileWith(m, spec.Command{Argv: argv, Overlay: over}, log)
 	if s == nil {
 		return status
 	}

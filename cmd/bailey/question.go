@@ -46,7 +46,7 @@ func (r *request) explainOne() int {
 	if err != nil {
 		return fail(err)
 	}
-	s, err := m.Compile([]string{"sh"})
+	s, err := r.supposed(m, []string{"sh"})
 	if err != nil {
 		return fail(err)
 	}
@@ -110,9 +110,12 @@ func findPath(name string, origins policy.Origins, s *spec.Spec) (finding.Findin
 	f := finding.Finding{Subject: path}
 	access, mount := s.Access(path)
 	fromMount(&f, access, mount)
+	if access == spec.AccessWrite && s.Overlay.Covers(path) {
+		f.Verdict = "can be read; what is written goes to an overlay"
+	}
 	fromRules(&f, s, access)
 	f.Where = whereIs(f.Rule, origins)
-	return f, nil
+	return f, fromPermissions(&f, s, origins)
 }
 
 // fromMount finds what the sandbox shows at a path.

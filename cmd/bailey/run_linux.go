@@ -9,6 +9,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/foreground"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/bwrap"
@@ -27,6 +28,7 @@ type prepared struct {
 	report  report
 	net     counters
 	account account
+	views   []*keeper.Shown
 	started bool // the command ran
 	// refused, if not nil, is called when the machine refuses to build the sandbox.
 	refused func(error) int
@@ -71,12 +73,22 @@ func (p *prepared) open(o native.Options) (err error) {
 	if p.tty, err = terminal.Open(o.Streams); err != nil {
 		return err
 	}
-	o.Report, o.Begun = p.report.denied, forwardEarly
+	o.Report, o.Begun, o.View = p.report.denied, forwardEarly, p.view
 	if p.tty != nil {
 		o.Terminal = &native.Terminal{Streams: p.tty.Streams, Termios: &p.tty.Termios, Size: &p.tty.Size}
 	}
 	p.options = o
 	return nil
+}
+
+// view has the keeper show the project under path permissions.
+func (p *prepared) view(r *spec.Rules) (*os.File, error) {
+	shown, err := keeper.OpenView(r)
+	if err != nil {
+		return nil, err
+	}
+	p.views = append(p.views, shown) // for as long as this process runs
+	return shown.Mount, nil
 }
 
 // foresee has what can be known of the network begun as well.

@@ -29,10 +29,11 @@ type verb struct {
 // in the table, so that the table is a function.
 func verbs() []verb {
 	return []verb{
-		{name: "shell", text: "a shell in the sandbox", run: runShell},
-		{name: "explain", args: "[--json] [path P | host H[:PORT] | env NAME | command CMD… | -- CMD…]", text: "what a command would get, and why; or one path, host, variable, command", command: true, agents: true, run: runExplain, flags: []flag{
-			{"json", "", "", "print the compiled form, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil }},
-		}},
+		runVerb(),
+		{name: "shell", text: "a shell in the sandbox", run: runShell, flags: overlayFlags()},
+		{name: "explain", args: "[--json] [path P | host H[:PORT] | env NAME | command CMD… | -- CMD…]", text: "what a command would get, and why; or one path, host, variable, command", command: true, agents: true, run: runExplain, flags: append(append(overlayFlags(), imageFlags()...), flag{
+			"json", "", "", "print the compiled form, for programs", hintNone, func(r *request, _ string) error { r.json = true; return nil },
+		})},
 		{name: "learn", args: "[--write] [--prove] [--save FILE | --merge FILE] -- CMD…", text: "run a command observed, and propose a policy for it", command: true, run: runLearn, flags: []flag{
 			{"write", "", "", "let it write what the policy lets it write; otherwise writes stay in memory", hintNone, func(r *request, _ string) error { r.learn.write = true; return nil }},
 			{"prove", "", "", "run it again under the proposal", hintNone, func(r *request, _ string) error { r.learn.prove = true; return nil }},
@@ -59,14 +60,16 @@ func verbs() []verb {
 		{name: "help", args: "[VERB]", text: "this text", run: runHelp},
 		{name: "version", text: "the version", run: func(r *request) int { return r.plain(versionLine()) }},
 		boxVerb(),
-		{name: "ws", text: "workspaces (not in this version)", command: true, run: func(*request) int { return later("ws", "workspaces") }},
+		imageVerb(),
+		workspaceVerb(),
+		codebaseVerb(),
 	}
 }
 
 // isVerb decides without the table, which the way to a command never needs.
 func isVerb(name string) bool {
 	switch name {
-	case "shell", "explain", "audit", "bench", "doctor", "learn", "config", "trust", "hooks", "import", "log", "presets", "completion", "man", "help", "version", "box", "ws":
+	case "shell", "explain", "audit", "bench", "doctor", "learn", "config", "trust", "hooks", "import", "log", "presets", "completion", "man", "help", "version", "box", "ws", "codebase", "run", "image":
 		return true
 	}
 	return false
@@ -110,10 +113,6 @@ func (r *request) noArguments() error {
 // usage is the error for arguments a verb does not know.
 func (r *request) usage() error {
 	return errors.New("usage: bailey " + r.verb.name + " " + r.verb.args)
-}
-
-func later(name, what string) int {
-	return fail(errors.New(name + ": " + what + " are not part of this version; for a program of that name use: bailey -- " + name))
 }
 
 func runHelp(r *request) int {

@@ -61,11 +61,6 @@ func TestAShadowedProgramGetsAHint(t *testing.T) {
 	b.run("--", "config").want(t, 0, "the program\n", "")
 }
 
-func TestVerbsOfLaterVersionsSaySo(t *testing.T) {
-	b := newBench(t)
-	b.run("ws").wantError(t, "workspaces are not part of this version")
-}
-
 func TestConfigShowPrintsAPolicyThatParses(t *testing.T) {
 	b := newBench(t)
 	b.write("bailey.jsonc", `{"extends": "none", "filesystem": {"allowRead": ["/usr"]}}`, 0o644)

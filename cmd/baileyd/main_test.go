@@ -12,7 +12,7 @@ func TestItSaysWhatItIsFor(t *testing.T) {
 		want   string
 	}{
 		{nil, 125, "nothing to start by hand"},
-		{[]string{"serve", "--help"}, 125, "nothing to start by hand"},
+		{[]string{"serve", "--help"}, 125, "bailey-server is not beside this one"},
 		{[]string{"--help"}, 0, "bailey --keep NAME"},
 		{[]string{"--version"}, 0, "baileyd "},
 	} {

@@ -30,7 +30,10 @@ var linked = []struct {
 	{"cmd/bailey", []string{"database/sql", "encoding/gob", "encoding/xml"}, "reflection-heavy formats belong to baileyd"},
 	{"cmd/bailey", []string{module + "/internal/command/line", "mvdan.cc/sh/v3"}, "a shell parser's tables cost every command's start; the rules hold at exec"},
 	{"cmd/bailey", []string{"github.com/google/jsonschema-go", "github.com/spf13/cobra", "google.golang.org/protobuf"}, "schema and command-tree code belongs to baileyd or to go generate"},
-	{"cmd/bailey", []string{module + "/internal/sandbox/oci", "github.com/opencontainers", "github.com/google/go-containerregistry"}, "engines are told by baileyd, to which the command hands the spec over"},
+	{"cmd/bailey", []string{module + "/internal/sandbox/oci", module + "/internal/sandbox/docker", module + "/internal/image/pull", "github.com/moby", "github.com/opencontainers", "github.com/google/go-containerregistry"}, "engines are told by baileyd, to which the command hands the spec over"},
+	{"cmd/bailey", []string{"github.com/hanwen/go-fuse"}, "file systems are served by baileyd, which the command asks"},
+	{"cmd/bailey-guard", []string{"net/http", "database/sql", "github.com/moby", "github.com/google/go-containerregistry"}, "it is started several times for each command of an OCI runtime"},
+	{"cmd/baileyd", []string{"connectrpc.com/connect", "github.com/prometheus", "modernc.org/sqlite"}, "the keeper and the hand-over to engines wait for its start; the server is a program of its own"},
 	{"cmd/bailey-gate", []string{"database/sql", "github.com/spf13/cobra", "google.golang.org/protobuf"}, "the gate starts when a connection arrives: net/http and TLS, nothing heavier"},
 }
 
@@ -47,6 +50,8 @@ var imported = []struct {
 	{"internal/spec", []string{module + "/internal/sandbox", module + "/internal/terminal", module + "/internal/broker", module + "/internal/keeper", module + "/internal/gate/launch", module + "/cmd", "net", "net/http"}, "a spec says what to do; runtimes, above it, know how"},
 	{"internal/host", []string{module + "/internal/sandbox", module + "/internal/terminal", module + "/cmd"}, "facts about the machine are gathered before anything is decided"},
 	{"internal/pattern", []string{module + "/", "golang.org/x/sys"}, "patterns are pure, and asked by policy's compiler and the broker alike"},
+	{"internal/pathrule", []string{module + "/internal/policy", module + "/internal/spec", module + "/internal/sandbox", "golang.org/x/sys"}, "path permissions are pure, and asked by the compiler and by who shows files alike"},
+	{"internal/rulefs", []string{module + "/internal/policy", module + "/internal/spec", module + "/internal/sandbox", module + "/internal/keeper"}, "who shows files is told by which rules, and knows nothing of sandboxes"},
 	{"internal/foreign", []string{module + "/internal/sandbox", module + "/internal/host", module + "/cmd", "golang.org/x/sys"}, "what a file means is asked before anything is known of the machine's walls"},
 	{"internal/hooks", []string{module + "/", "golang.org/x/sys"}, "other programs' files are edited by their own rules"},
 	{"internal/event", []string{module + "/"}, "every layer records what happens, so events stand below all of them"},
@@ -64,7 +69,13 @@ var imported = []struct {
 	{"internal/sandbox/bwrap", []string{module + "/internal/policy", module + "/internal/engine"}, "nothing after the spec decides policy"},
 	{"internal/engine", []string{module + "/internal/policy", module + "/internal/sandbox/oci"}, "engines know this package, and baileyd knows the engines"},
 	{"internal/sandbox/landlock", []string{module + "/internal/policy"}, "nothing after the spec decides policy"},
+	{"internal/server/transport", []string{module + "/internal/keeper", module + "/internal/sandbox", module + "/internal/workspace"}, "how requests arrive does not depend on what they do"},
+	{"internal/store", []string{module + "/internal/server"}, "what is kept does not depend on who keeps it"},
 	{"internal/sandbox", []string{module + "/internal/server", module + "/internal/keeper", module + "/cmd"}, "imports run downwards: cmd, server, sandbox, spec, policy"},
+	{"internal/store", []string{module + "/"}, "what is remembered is told by whoever wants it remembered"},
+	{"internal/workspace", []string{module + "/internal/sandbox", module + "/internal/keeper", module + "/internal/spec", module + "/internal/policy"}, "workspaces are directories: who mounts them asks for paths"},
+	{"internal/workspace/delta", []string{module + "/internal/workspace/archive", module + "/internal/workspace/blob", module + "/internal/workspace/change"}, "the command links it: the engine stands above"},
+	{"internal/workspace/fault", []string{module + "/"}, "every layer of workspaces marks its steps"},
 	{"internal", []string{module + "/cmd"}, "imports run downwards: cmd, server, sandbox, spec, policy"},
 }
 

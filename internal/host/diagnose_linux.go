@@ -47,6 +47,8 @@ func diagnose(f Failure, m machine) Diagnosis {
 		}
 	case "private writes (overlayfs)":
 		return overlay(f)
+	case "workspace (overlayfs)":
+		return workspace(f)
 	case "process 1":
 		return m.processOne(f)
 	case "terminal":
@@ -214,6 +216,19 @@ func overlay(f Failure) Diagnosis {
 		return Diagnosis{"this kernel does not let users mount overlays, which needs Linux 5.11", fix}
 	}
 	return Diagnosis{"the file system this directory is on cannot be the base of an overlay", fix}
+}
+
+func workspace(f Failure) Diagnosis {
+	switch f.Errno {
+	case unix.ENODEV:
+		return Diagnosis{"this kernel has no overlay file system", "as root: modprobe overlay; or run it without --overlay"}
+	case unix.EPERM, unix.EACCES:
+		return Diagnosis{"this kernel does not let users mount overlays, which needs Linux 5.11", "run it without --overlay"}
+	}
+	return Diagnosis{
+		"the file system that workspaces are on cannot hold the changes of an overlay, or that of the project cannot be below one",
+		"set BAILEY_DATA to a directory on another file system (ext4, xfs, btrfs, tmpfs); or run it without --overlay",
+	}
 }
 
 func (m machine) processOne(f Failure) Diagnosis {

@@ -91,6 +91,16 @@ func TestDiagnosisNamesTheSwitch(t *testing.T) {
 			nil,
 			"Linux 5.11", `"privateWrite": ["!PATH"]`,
 		}, {
+			"workspace on a file system that cannot hold one",
+			Failure{"workspace (overlayfs)", "overlay", unix.EINVAL},
+			nil,
+			"cannot hold the changes", "BAILEY_DATA",
+		}, {
+			"no overlay for a workspace",
+			Failure{"workspace (overlayfs)", "overlay", unix.ENODEV},
+			nil,
+			"no overlay", "without --overlay",
+		}, {
 			"programs in memory",
 			Failure{"process 1", "execute process 1", unix.EACCES},
 			map[string]string{"/proc/sys/vm/memfd_noexec": "2"},

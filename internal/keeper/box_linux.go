@@ -16,6 +16,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/rulefs/views"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -35,8 +36,9 @@ type box struct {
 	err      error
 	spec     *spec.Spec
 	resident *native.Resident
-	gate     *gate.Gate // nil without network rules
-	frame    []byte     // key of what cannot change while it stands
+	gate     *gate.Gate  // nil without network rules
+	view     *views.View // nil without path permissions that need one
+	frame    []byte      // key of what cannot change while it stands
 
 	changing sync.Mutex     // held while the network rules change
 	now      *config.Config // those that hold, if they were changed
@@ -70,38 +72,36 @@ func (b *box) make(c *conn) {
 		b.keeper.forget(b)
 		return
 	}
-	go func() {
-		<-b.resident.Done()
-		b.output.end()
-		b.keeper.forget(b)
-	}()
+	go b.attend()
+}
+
+// attend clears up after the sandbox.
+func (b *box) attend() {
+	<-b.resident.Done()
+	b.closeView()
+	b.output.end()
+	b.keeper.forget(b)
 }
 
 func (b *box) build(c *conn) error {
-	r, err := c.exchange(tellWant, nil)
+	p, err := c.plan(b.key)
 	if err != nil {
 		return err
 	}
-	defer r.close()
-	var p Plan
-	if r.kind != askSpec {
-		return errors.New("the client sent no plan")
-	}
-	if err := r.decode(&p); err != nil {
-		return err
-	}
-	if string(Key(&p.Spec)) != string(b.key) {
-		return errors.New("the plan is not the one that was announced; something changed meanwhile, try again")
-	}
+	return b.raise(p, func(line string) { _ = c.send(tellNote, Note{line}) }) // it may be gone
+}
+
+// raise builds the sandbox of a plan, and says what its user should know.
+func (b *box) raise(p *Plan, note func(line string)) (err error) {
 	b.spec = &p.Spec
 	b.frame = Key(b.spec.Frame())
-	b.resident, b.gate, err = sandbox.OpenResident(b.spec, native.Options{Report: b.denied, Files: p.Files}, b.network, b.ask)
+	b.resident, b.gate, err = sandbox.OpenResident(b.spec, native.Options{Report: b.denied, Files: p.Files, View: b.openView}, b.network, b.ask)
 	if err != nil {
 		return err
 	}
 	b.ports = b.gate.Exposed()
 	for _, line := range b.gate.Chosen() {
-		_ = c.send(tellNote, Note{line}) // it may be gone
+		note(line)
 	}
 	return nil
 }

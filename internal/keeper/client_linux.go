@@ -22,7 +22,7 @@ var errGone = errors.New("the keeper of resident sandboxes has ended")
 // ask sends a request and returns the first answer. If there is no keeper, one
 // is started, unless none is wanted; then there is neither answer nor error.
 func ask(k kind, request any, wanted bool, files ...*os.File) (*conn, *received, error) {
-	c, err := dial(wanted)
+	c, err := Own().dial(wanted)
 	if c == nil || err != nil {
 		return nil, nil, err
 	}
@@ -37,9 +37,9 @@ func ask(k kind, request any, wanted bool, files ...*os.File) (*conn, *received,
 // dial returns a connection to a keeper that has said that it will serve it. One
 // that ends because it has nothing to do may do so in this moment, and another
 // is started; after a request that could mean that it is carried out twice.
-func dial(wanted bool) (*conn, error) {
+func (s Site) dial(wanted bool) (*conn, error) {
 	for range 10 {
-		c, found, err := tryDial(wanted)
+		c, found, err := s.tryDial(wanted)
 		if c != nil || err != nil && !errors.Is(err, errGone) || !found && !wanted {
 			return c, err
 		}
@@ -49,10 +49,10 @@ func dial(wanted bool) (*conn, error) {
 
 // tryDial returns a connection, or nil if there is no keeper: then one was
 // started, if it is wanted.
-func tryDial(wanted bool) (c *conn, found bool, err error) {
-	find := findPlace // who only looks leaves nothing behind
+func (s Site) tryDial(wanted bool) (c *conn, found bool, err error) {
+	find := s.find // who only looks leaves nothing behind
 	if wanted {
-		find = openPlace
+		find = s.open
 	}
 	p, err := find()
 	if p == nil || err != nil {
@@ -91,7 +91,7 @@ type Early struct{ conn *conn }
 
 // Connect begins a connection, if there is a keeper, and does not wait for it.
 func Connect() Early {
-	p, err := findPlace()
+	p, err := Own().find()
 	if p == nil || err != nil {
 		return Early{}
 	}
@@ -114,7 +114,7 @@ func (e Early) dial(wanted bool) (*conn, error) {
 			return c, err
 		}
 	}
-	return dial(wanted)
+	return Own().dial(wanted)
 }
 
 // checkHello wants to hear from a keeper of this user and this version.
@@ -360,7 +360,7 @@ type Held struct{ conn *conn }
 // as long as this process lives or until Release, and then for a while in which
 // somebody can ask for it again.
 func Keep(name string, s *spec.Spec, linger time.Duration) (*Held, error) {
-	c, err := dial(true)
+	c, err := Own().dial(true)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ const (
 	// maxMessage bounds what a peer can make this process allocate.
 	maxMessage = 16 << 20
 	// maxFiles is the most descriptors a message has.
-	maxFiles = 3
+	maxFiles = 4
 )
 
 func (c *conn) close() { _ = c.file.Close() }

@@ -99,7 +99,7 @@ func TestWhoLooksLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
-	if p, err := findPlace(); p != nil || err != nil {
+	if p, err := Own().find(); p != nil || err != nil {
 		t.Errorf("the directory was made: %v, %v", p, err)
 	}
 }

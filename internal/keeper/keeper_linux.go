@@ -17,32 +17,42 @@ import (
 
 // Keeper holds the resident sandboxes of a user.
 type Keeper struct {
+	site     Site
 	listener *os.File
 	audit    event.Audit
+	raise    Raise // or nil
+	gallery  gallery
 
 	mu      sync.Mutex
 	boxes   map[string]*box   // those that take commands
 	all     map[*box]struct{} // and those that do not any more
+	stocks  map[string]*stock // sandboxes that wait for a command, by key
+	pooled  int               // those, those in use, and those being built
 	clients int
 	freed   chan struct{} // a token after somebody has gone
 	leave   *time.Timer   // runs while there is nothing to keep
+	linked  linked        // what a server has
 }
 
 // patience is how long a keeper that has nothing to keep waits for something.
 const patience = 300 * time.Millisecond
 
 // Serve keeps sandboxes for the clients of the socket that this process was
-// started with. It returns when there is nothing left to keep.
-func Serve() error {
+// started with. It returns when there is nothing left to keep. Raise, if not nil,
+// builds those that wait for a command.
+func Serve(site Site, raise Raise) error {
 	if err := unix.SetNonblock(fdListener, true); err != nil {
 		return errors.New("the keeper is started by bailey, when the first resident sandbox is wanted")
 	}
 	unix.CloseOnExec(fdListener)
 	home, _ := os.UserHomeDir() // without it nothing is recorded
 	k := &Keeper{
+		site:     site,
 		listener: os.NewFile(fdListener, "listener"),
 		boxes:    make(map[string]*box),
 		all:      make(map[*box]struct{}),
+		stocks:   make(map[string]*stock),
+		raise:    raise,
 		freed:    make(chan struct{}, 1),
 	}
 	k.audit.Dir = event.AuditDir(sandbox.StateHome(home))
@@ -101,10 +111,15 @@ func (k *Keeper) notice() {
 	}
 }
 
+// isIdle says whether there is nothing to keep.
+func (k *Keeper) isIdle() bool {
+	return k.clients == 0 && len(k.all) == 0 && len(k.stocks) == 0 && k.pooled == 0
+}
+
 // consider plans the end if there is nothing to keep.
 func (k *Keeper) consider() {
 	k.notice()
-	if k.clients == 0 && len(k.all) == 0 {
+	if k.isIdle() {
 		k.leave.Reset(patience)
 	}
 }
@@ -115,10 +130,10 @@ func (k *Keeper) consider() {
 func (k *Keeper) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.clients > 0 || len(k.all) > 0 {
+	if !k.isIdle() {
 		return
 	}
-	if p, err := openPlace(); err == nil {
+	if p, err := k.site.open(); err == nil {
 		defer p.close()
 		if p.lock() == nil {
 			p.remove()
@@ -166,6 +181,12 @@ func (k *Keeper) request(c *conn) error {
 		return k.look(c, r)
 	case askAllow:
 		return k.allow(c, r)
+	case askShow:
+		return k.show(c, r)
+	case askTake:
+		return k.take(c, r)
+	case askLink:
+		return k.link(c, r)
 	}
 	return fmt.Errorf("no request is %q", r.kind)
 }
@@ -268,6 +289,9 @@ func (k *Keeper) stop(c *conn, r *received) error {
 		return err
 	}
 	var group sync.WaitGroup
+	if s.All {
+		group.Go(k.drain)
+	}
 	for _, b := range boxes {
 		group.Go(func() { b.stop(s.Grace) })
 	}

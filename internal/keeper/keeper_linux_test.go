@@ -30,7 +30,7 @@ func startKeeper(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("XDG_RUNTIME_DIR", runtime)
-	p, err := openPlace()
+	p, err := Own().open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestKeeperSurvivesBadClients(t *testing.T) {
 		"logs damaged": {1, 0, 0, 0, 'G', 9},
 		"hold damaged": {1, 0, 0, 0, 'H', 9},
 	} {
-		c, err := dial(true)
+		c, err := Own().dial(true)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -186,7 +186,7 @@ func TestKeeperSurvivesBadClients(t *testing.T) {
 		c.close()
 	}
 	for range 50 { // clients that say nothing at all stay
-		c, err := dial(true)
+		c, err := Own().dial(true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestKeeperChecksThePlan(t *testing.T) {
 	startKeeper(t)
 	s, other := compiled(t, "echo", "hi"), compiled(t, "echo", "hi")
 	other.Mounts = nil
-	c, err := dial(true)
+	c, err := Own().dial(true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestKeeperChecksThePlan(t *testing.T) {
 func TestClientWantsAKeeperOfItsVersion(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces)
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
-	p, err := openPlace()
+	p, err := Own().open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,6 +313,7 @@ func TestFailuresKeepTheirForm(t *testing.T) {
 	for _, want := range []error{
 		&native.ExecError{Name: "x", Errno: unix.ENOENT},
 		&native.LaunchError{Step: "s", Wall: native.WallUser, Errno: unix.EPERM},
+		&spec.Refused{Reasons: []*spec.Unsupported{{Key: "resources.memory", Value: "1M", Reason: "r", Fix: "f"}}},
 	} {
 		f := failureOf(want)
 		if got := f.err(); !reflect.DeepEqual(got, want) {
@@ -364,7 +365,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add([]byte{}, byte('R'))
 	f.Fuzz(func(t *testing.T, data []byte, k byte) {
 		r := received{kind: kind(k), data: data}
-		for _, v := range []any{new(Run), new(Plan), new(Hold), new(Stop), new(Logs)} {
+		for _, v := range []any{new(Run), new(Plan), new(Hold), new(Stop), new(Logs), new(Link), new(Open), new(Exec), new(Name), new(Signal), new(Tag), new(Stopping), new(Freeze), new(Root), new(Rules)} {
 			_ = r.decode(v) // must not panic, nor allocate without bound
 		}
 	})

@@ -31,6 +31,9 @@ const (
 	askReload kind = 'C' // Change
 	askLook   kind = 'I' // Look
 	askAllow  kind = 'A' // Allow
+	askShow   kind = 'V' // Show
+	askTake   kind = 'T' // Take
+	askLink   kind = 'K' // Link
 )
 
 // What the keeper sends.
@@ -48,6 +51,8 @@ const (
 	tellBoxes  kind = 'b' // []Box
 	tellInside kind = 'p' // told
 	tellOutput kind = 'o' // Output
+	tellTaken  kind = 't' // Taken
+	tellShown  kind = 'm' // with the mount of a view
 	tellDone   kind = 'z'
 	tellError  kind = 'e' // Failure
 )
@@ -155,6 +160,8 @@ type Failure struct {
 	Step   string // of a launch
 	Wall   string
 	Errno  uint
+	// Refused are the parts of a Spec that cannot be held.
+	Refused []*spec.Unsupported
 }
 
 // Reasons.
@@ -162,6 +169,7 @@ const (
 	reasonExec    = "exec"
 	reasonLaunch  = "launch"
 	reasonMissing = "missing"
+	reasonRefused = "refused"
 	reasonOther   = "other"
 )
 
@@ -175,7 +183,10 @@ var (
 func failureOf(err error) Failure {
 	var exec *native.ExecError
 	var launch *native.LaunchError
+	var refused *spec.Refused
 	switch {
+	case errors.As(err, &refused):
+		return Failure{Reason: reasonRefused, Refused: refused.Reasons}
 	case errors.As(err, &exec):
 		return Failure{Reason: reasonExec, Name: exec.Name, Errno: uint(exec.Errno)}
 	case errors.As(err, &launch):
@@ -193,6 +204,8 @@ func (f *Failure) err() error {
 		return &native.ExecError{Name: f.Name, Errno: unix.Errno(f.Errno)}
 	case reasonLaunch:
 		return &native.LaunchError{Step: f.Step, Wall: native.Wall(f.Wall), Errno: unix.Errno(f.Errno)}
+	case reasonRefused:
+		return &spec.Refused{Reasons: f.Refused}
 	case reasonMissing:
 		return fmt.Errorf("%w%s", ErrMissing, f.Text[min(len(f.Text), len(ErrMissing.Error())):])
 	}

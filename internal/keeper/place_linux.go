@@ -15,27 +15,44 @@ import (
 
 const socketName = "keeper.sock"
 
+// Site is where a keeper's socket is: a directory that holds it alone.
+type Site struct {
+	dir     string
+	program string // that is started as the keeper; baileyd beside this one if empty
+}
+
+// Own is the site of the user's keeper.
+func Own() Site { return Site{dir: sandbox.RuntimeDir()} }
+
+// At is the site of a keeper for another purpose, whose sandboxes are none of the
+// user's other programs'. Program is started as the keeper if there is none; if it
+// is empty, baileyd beside this program.
+func At(dir, program string) Site { return Site{dir, program} }
+
 // place is the directory, opened, so that nobody can exchange it any more and
 // the socket's name fits into an address however long the path is.
-type place struct{ dir *os.File }
+type place struct {
+	dir  *os.File
+	site Site
+}
 
-// openPlace opens the directory, and makes it if it is missing.
-func openPlace() (*place, error) {
+// open opens the directory, and makes it if it is missing.
+func (s Site) open() (*place, error) {
 	for range 5 { // a keeper that ends removes it
-		if err := os.Mkdir(sandbox.RuntimeDir(), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, fmt.Errorf("the directory of the keeper's socket: %w", err)
 		}
-		if p, err := findPlace(); p != nil || err != nil {
+		if p, err := s.find(); p != nil || err != nil {
 			return p, err
 		}
 	}
-	return nil, &os.PathError{Op: "open", Path: sandbox.RuntimeDir(), Err: unix.ENOENT}
+	return nil, &os.PathError{Op: "open", Path: s.dir, Err: unix.ENOENT}
 }
 
-// findPlace opens the directory, or returns nil if it is missing. Others could
-// wait in a directory of theirs for what is sent here.
-func findPlace() (*place, error) {
-	name := sandbox.RuntimeDir()
+// find opens the directory, or returns nil if it is missing. Others could wait in
+// a directory of theirs for what is sent here.
+func (s Site) find() (*place, error) {
+	name := s.dir
 	fd, err := unix.Open(name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_RDONLY, 0)
 	if err == unix.ENOENT {
 		return nil, nil
@@ -43,7 +60,7 @@ func findPlace() (*place, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	p := &place{os.NewFile(uintptr(fd), name)}
+	p := &place{os.NewFile(uintptr(fd), name), s}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		p.close()
@@ -135,7 +152,10 @@ const fdListener = 3
 // start starts a keeper, unless another client was faster. The socket accepts
 // connections before the keeper runs. The place is of no use afterwards.
 func (p *place) start() error {
-	program := host.Beside("baileyd")
+	program := p.site.program
+	if program == "" {
+		program = host.Beside("baileyd")
+	}
 	if program == "" {
 		return errors.New("there is no program baileyd beside bailey: resident sandboxes need it; install it there")
 	}
@@ -162,7 +182,7 @@ func (p *place) start() error {
 	}
 	defer null.Close()
 	n := null.Fd()
-	_, err = syscall.ForkExec(program, []string{program, "keeper"}, &syscall.ProcAttr{
+	_, err = syscall.ForkExec(program, p.site.argv(program), &syscall.ProcAttr{
 		Dir: "/", Env: environment(), Files: []uintptr{n, n, n, listener.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -170,6 +190,14 @@ func (p *place) start() error {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
 	return nil
+}
+
+// argv is what a keeper for the site is started with.
+func (s Site) argv(program string) []string {
+	if s.dir == sandbox.RuntimeDir() {
+		return []string{program, "keeper"}
+	}
+	return []string{program, "keeper", s.dir}
 }
 
 // environment is what the keeper needs to find its places. It has no use for

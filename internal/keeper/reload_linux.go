@@ -8,14 +8,16 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
-// Change asks for other network rules in a sandbox that stands.
+// Change asks for other network rules or path permissions in a sandbox that
+// stands.
 type Change struct {
 	Name string
 	Spec spec.Spec
 }
 
-// Reload gives the sandbox of a name the network rules of a Spec, which must be
-// the same in everything else. They hold for connections made from then on.
+// Reload gives the sandbox of a name the network rules and the path permissions
+// of a Spec, which must be the same in everything else. The first hold for
+// connections made from then on, the second also for what is open.
 func Reload(name string, s *spec.Spec) error {
 	c, _, err := ask(askReload, Change{name, *s}, false)
 	if c == nil && err == nil {
@@ -60,13 +62,20 @@ func (b *box) reload(s *spec.Spec) error {
 	if !bytes.Equal(b.frame, Key(s.Frame())) {
 		return errors.New("files that the sandbox shows were replaced since it was made; for a new one: bailey box stop " + b.name)
 	}
-	if s.Gate == nil {
+	if s.Gate == nil && s.Rules == nil {
 		return errors.New("the sandbox has no network, and no rules that could change")
 	}
-	if err := b.gate.Reload(s.Gate.Config); err != nil {
-		return err
+	if s.Rules != nil {
+		if err := b.view.Change(s.Rules.Lists); err != nil {
+			return err
+		}
 	}
-	b.now = &s.Gate.Config
+	if s.Gate != nil {
+		if err := b.gate.Reload(s.Gate.Config); err != nil {
+			return err
+		}
+		b.now = &s.Gate.Config
+	}
 	b.keeper.mu.Lock()
 	defer b.keeper.mu.Unlock()
 	b.key = Key(s)

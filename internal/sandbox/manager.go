@@ -38,6 +38,11 @@ type Config struct {
 	// Environ is what the environment allow-list chooses from; the caller's
 	// environment if nil.
 	Environ []string
+	// Home is what ~ means; the caller's home directory if empty.
+	Home string
+	// Place, if not nil, is where commands run instead of Dir, in a sandbox that
+	// stays: files of its own, under a name that the host need not have.
+	Place *spec.Overlay
 }
 
 // Manager holds a policy that is ready to be applied to commands. Its methods
@@ -62,7 +67,12 @@ func (m *Manager) Initialize() error {
 		return err
 	}
 	caller := &facts.Caller
-	if m.config.Dir != "" {
+	if m.config.Home != "" {
+		caller.Home = m.config.Home
+	}
+	if m.config.Place != nil {
+		caller.Dir = m.config.Place.Source
+	} else if m.config.Dir != "" {
 		if caller.Dir, err = realDir(m.config.Dir); err != nil {
 			return err
 		}
@@ -75,6 +85,7 @@ func (m *Manager) Initialize() error {
 		return err
 	}
 	caller.OwnDirs = OwnDirs(caller.Home)
+	caller.DataDir = DataDir(caller.Home)
 	caller.PolicyFiles = append(loaded.Files, userPolicy(caller.Home)...)
 	if loaded.Status == policy.Trusted {
 		caller.Root = loaded.Root
@@ -145,18 +156,32 @@ func (m *Manager) Loaded() *policy.Loaded { return m.loaded }
 func (m *Manager) Dir() string { return m.facts.Caller.Dir }
 
 // Compile decides what the policy means for one command.
-func (m *Manager) Compile(argv []string) (*spec.Spec, error) { return m.CompileAhead(argv, nil) }
+func (m *Manager) Compile(argv []string) (*spec.Spec, error) {
+	return m.CompileCommand(spec.Command{Argv: argv})
+}
 
-// CompileAhead is Compile for who begins to carry the Spec out before it is
-// whole; see spec.Command.
-func (m *Manager) CompileAhead(argv []string, drafted func(*spec.Spec)) (*spec.Spec, error) {
+// CompileCommand is Compile for who begins to carry the Spec out before it is
+// whole, or has a place for changes to the project; see spec.Command.
+func (m *Manager) CompileCommand(c spec.Command) (*spec.Spec, error) {
 	if m.loaded == nil {
 		return nil, errNotInitialized
 	}
-	if err := checkArgv(argv); err != nil {
+	if err := checkArgv(c.Argv); err != nil {
 		return nil, err
 	}
-	return spec.Compile(m.loaded.Policy, m.facts, spec.Command{Argv: argv, Drafted: drafted})
+	return spec.Compile(m.loaded.Policy, overlaid(m.facts, c.Overlay), c)
+}
+
+// Home is the caller's home directory, as the caller names it.
+func (m *Manager) Home() string { return m.facts.Caller.Home }
+
+// Project is the directory that an overlay lies over; empty if there is none.
+func (m *Manager) Project() string { return spec.Project(m.facts) }
+
+// WantsOverlay says whether the policy keeps changes to the project apart.
+func (m *Manager) WantsOverlay() bool {
+	mode := m.loaded.Policy.Workspace.Mode
+	return mode != nil && *mode == "overlay"
 }
 
 // CompileBox decides what the policy means for a sandbox that stays.
@@ -164,7 +189,7 @@ func (m *Manager) CompileBox() (*spec.Spec, error) {
 	if m.loaded == nil {
 		return nil, errNotInitialized
 	}
-	return spec.Compile(m.loaded.Policy, m.facts, spec.Command{Later: true})
+	return spec.Compile(m.loaded.Policy, overlaid(m.facts, m.config.Place), spec.Command{Later: true, Overlay: m.config.Place})
 }
 
 var errNotInitialized = errors.New("the manager is not initialised")
@@ -196,6 +221,11 @@ func (m *Manager) Wrap(program string, argv []string) ([]string, error) {
 		bound.Filesystem = b
 		out = append(out, "--policy", string(policy.Marshal(bound, "")))
 	}
+	for _, rules := range p.RuleBounds {
+		bound := p
+		bound.Workspace.Rules = rules
+		out = append(out, "--policy", string(policy.Marshal(bound, "")))
+	}
 	return append(append(out, "--"), argv...), nil
 }
 
@@ -224,6 +254,14 @@ func ConfigHome(home string) string { return baseDir("XDG_CONFIG_HOME", home, ".
 
 // StateHome is where the trust store lives.
 func StateHome(home string) string { return baseDir("XDG_STATE_HOME", home, ".local/state") }
+
+// DataDir is where workspaces are.
+func DataDir(home string) string {
+	if dir := os.Getenv("BAILEY_DATA"); filepath.IsAbs(dir) {
+		return filepath.Clean(dir)
+	}
+	return filepath.Join(baseDir("XDG_DATA_HOME", home, ".local/share"), "bailey")
+}
 
 // RuntimeDir is where the socket to resident sandboxes is: in the user's runtime
 // directory, or where there is none, in one of its own.

@@ -10,7 +10,7 @@ import (
 )
 
 // Frame is a sandbox without what can be changed while it stands: the Box
-// without what its gate is told.
+// without what its gate is told, and without path permissions that a view holds.
 func (s *Spec) Frame() *Spec {
 	frame := s.Box()
 	frame.Denials = nil
@@ -19,11 +19,15 @@ func (s *Spec) Frame() *Spec {
 		gate.Config, gate.Unknown = config.Config{}, nil
 		frame.Gate = &gate
 	}
+	if frame.Rules != nil {
+		frame.Rules = &Rules{Root: frame.Rules.Root}
+	}
 	return frame
 }
 
 // Changeable returns nil if a sandbox can become another while it stands, in which
-// only what the gate is told may differ, and otherwise why not.
+// only what the gate is told and path permissions that a view holds may differ, and
+// otherwise why not.
 func Changeable(from, to *Spec) error {
 	const always = `; "network": {"transparent": true} gives a sandbox a gate whatever is granted`
 	parts := Differences(from, to)
@@ -36,7 +40,7 @@ func Changeable(from, to *Spec) error {
 	case from.Network == NetworkGate && to.Network == NetworkNone:
 		return errors.New("the policy grants nothing of the network any more, which is a sandbox without a gate" + always)
 	}
-	return errors.New("only network rules can change while a sandbox stands, and the policy differs in " + strings.Join(parts, ", "))
+	return errors.New("only network rules and path permissions with patterns can change while a sandbox stands, and the policy differs in " + strings.Join(parts, ", "))
 }
 
 // Differences names the parts in which the frames of two sandboxes differ, as a

@@ -36,6 +36,10 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 		command: cmd,
 		spec:    &Spec{Version: Version},
 	}
+	if cmd.Image != nil {
+		c.rooted = newRooted(f, cmd.Image, &p)
+		c.facts = newLookups(c.rooted)
+	}
 	c.spec.Identity = Identity{UID: c.host.UID, GID: c.host.GID, Full: c.host.UID == 0}
 	c.network()
 	c.limits()
@@ -43,6 +47,7 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 	if c.locateCaller() {
 		c.searchPath()
 		c.files()
+		c.overlay()
 		c.disk()
 		if c.host.Authority == nil {
 			c.drafted() // the gate has nothing to show
@@ -69,6 +74,7 @@ type compiler struct {
 	policy  policy.Policy
 	host    Host
 	facts   *lookups
+	rooted  *rooted // what facts are about, if there is an image
 	command Command
 	spec    *Spec
 	reasons []*Unsupported
@@ -98,6 +104,10 @@ type compiler struct {
 	socketPatterns []string
 	// gitDirs are git directories outside the project that belong to it.
 	gitDirs []string
+	// ruleLayer is the first layer that path permissions became, 0 if none did,
+	// and ruleReasons which of them is about a path.
+	ruleLayer   int
+	ruleReasons map[string]string
 	// hidden are denials inside /proc and /dev, which have no place among the
 	// host's files.
 	hidden []Mount
@@ -123,7 +133,11 @@ func (c *compiler) warn(s string) {
 // files builds everything about files. The order matters: grants first, then
 // what limits them, since protection depends on what can be written.
 func (c *compiler) files() {
+	c.readRules()
 	c.readLayers()
+	c.nameRules()
+	c.hideWorkspaces()
+	c.grantImage()
 	c.grantPatterns()
 	c.grantSockets()
 	c.grantGitDirs()
@@ -134,7 +148,9 @@ func (c *compiler) files() {
 	c.checkMissing()
 	c.checkHardLinks()
 	c.mounts()
+	c.ruleMounts()
 	c.workingDir()
+	c.placeImage()
 }
 
 // drafted shows what is decided so far to who waits for it, once.
@@ -157,6 +173,9 @@ func (c *compiler) readLayers() {
 func (c *compiler) readLayer(fs policy.Filesystem, bound bool) {
 	l := newLayer(fs)
 	l.rules = make([]rule, 0, 40)
+	if c.rooted != nil {
+		l.fallback = AccessNone // what everybody may read is the image
+	}
 	c.layers = append(c.layers, l)
 	for _, k := range []struct {
 		kind    ruleKind
@@ -198,6 +217,9 @@ func (c *compiler) readRule(l *layer, kind ruleKind, entry string, bound bool) {
 	r := rule{resolved: res, kind: kind, entry: entry}
 	if Covers("/proc", r.path) || Covers("/dev", r.path) {
 		c.readSpecial(r)
+		return
+	}
+	if c.isImages(kind, r.path) {
 		return
 	}
 	if r.missing && (kind == allowRead || kind == privateWrite) {

@@ -15,6 +15,9 @@ func (c *compiler) searchPath() {
 	value, ok := c.policy.Env.Set["PATH"]
 	if !ok {
 		value = c.variable("PATH")
+		if c.rooted != nil {
+			value = c.command.Image.path()
+		}
 	}
 	for dir := range strings.SplitSeq(value, ":") {
 		if strings.HasPrefix(dir, "/") && strings.IndexByte(dir, 0) < 0 {
@@ -34,10 +37,7 @@ func (c *compiler) program() {
 	}
 	// What the host does not have the sandbox cannot have either, and an attempt
 	// to execute costs ten times a look.
-	c.spec.Exec = candidates(c.command.Argv[0], c.search, func(file string) bool {
-		_, err := c.facts.Lstat(file)
-		return err == nil
-	})
+	c.spec.Exec = candidates(c.command.Argv[0], c.search, c.exists)
 }
 
 // candidates are the files to try as a program: those that may exist, or all so
@@ -110,6 +110,7 @@ func (c *compiler) environment() {
 			}
 		}
 	}
+	c.imageVariables(env)
 	c.identify(env)
 	c.proxyVariables(env)
 	for name, value := range c.policy.Env.Set {
@@ -167,7 +168,7 @@ func (c *compiler) judge(name, value string) verdict {
 		return staysOut
 	case slices.Contains(e.Allow, name):
 		return entersAs
-	case !isUsual(name) && !matchesAny(e.Allow, name):
+	case (!isUsual(name) || c.rooted != nil && !isUniversal(name)) && !matchesAny(e.Allow, name):
 		return staysOut
 	case isSecretName(name) || SecretShape(value) != "":
 		return looksSecret

@@ -34,11 +34,14 @@ func Explain(w io.Writer, s *Spec) error {
 		b.WriteByte('\n')
 	}
 	section("command", commandRows(s))
-	section("can be written", mountRows(s, func(m *Mount) bool { return m.Kind == Bind && m.Write && m.Why != "pin" }))
+	written := func(m *Mount) bool { return m.Kind == Bind && m.Write && m.Why != "pin" }
+	section("can be written", mountRows(s, func(m *Mount) bool { return written(m) && !s.Overlay.Covers(m.Source) }))
+	section("can be written in an overlay, and stays as it is until that is applied", mountRows(s, func(m *Mount) bool { return written(m) && s.Overlay.Covers(m.Source) }))
 	section("can be written, and is forgotten afterwards", mountRows(s, func(m *Mount) bool { return m.Kind == Private || m.Kind == Tmpfs }))
 	section("can be read", mountRows(s, func(m *Mount) bool { return m.Kind == Bind && !m.Write && !isProtection(m) }))
 	section("is protected from writing", mountRows(s, isProtection))
 	section("is hidden", mountRows(s, func(m *Mount) bool { return m.Kind == Hide }))
+	section("has permissions by path", permissionRows(s.Rules))
 	section("network", networkRows(s))
 	section("environment", envRows(s))
 	section("limits", limitRows(s))
@@ -60,7 +63,11 @@ func commandRows(s *Spec) [][2]string {
 		}
 	}
 	user := "user " + strconv.Itoa(s.Identity.UID) + ", group " + strconv.Itoa(s.Identity.GID)
-	return [][2]string{{"run", strings.Join(quoted, " ")}, {"in", plain.Text(s.Dir)}, {"as", user}}
+	rows := [][2]string{{"run", strings.Join(quoted, " ")}, {"in", plain.Text(s.Dir)}, {"as", user}}
+	if i := s.Image; i != nil {
+		rows = append(rows, [2]string{"image", plain.Text(strings.TrimSpace(i.Name + " " + i.ID))}, [2]string{"at", plain.Text(i.Dir)})
+	}
+	return rows
 }
 
 func mountRows(s *Spec, want func(*Mount) bool) [][2]string {

@@ -47,6 +47,9 @@ type Host struct {
 	// OwnDirs hold Bailey's configuration, state and cache: what it will believe
 	// in the next run.
 	OwnDirs []string
+	// DataDir holds workspaces: what other commands wrote, and have not been
+	// allowed to write elsewhere. Nobody sees it.
+	DataDir string
 	// PolicyFiles are the files this policy was read from.
 	PolicyFiles []string
 	// Authority is the certificate authority of the network gate; nil if the
@@ -122,6 +125,11 @@ type Command struct {
 	// Later says that there is none yet: the sandbox stays, and commands come
 	// while it stands.
 	Later bool
+	// Overlay is where the changes to the project go; nil if there is no such
+	// place.
+	Overlay *Overlay
+	// Image is the root directory, if that is not made of the host's; nil otherwise.
+	Image *Image
 	// Drafted, if not nil, is called once, as soon as the root directory is
 	// decided, with the Spec so far. It is for who carries it out: making the
 	// mounts takes longer than compiling the rest. Mounts can still be added

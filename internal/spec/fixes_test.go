@@ -358,14 +358,62 @@ var fixes = []struct {
 		func(t *trial) { t.fs().AllowWrite, t.fs().PrivateWrite = nil, []string{"."} },
 	},
 	{
-		`workspace.mode overlay: needs workspaces, which this version does not have; use "direct", or filesystem.privateWrite for changes that may be lost`,
+		`workspace.mode overlay: only a command with a sandbox of its own has a workspace to write to; run it by: bailey --overlay -- CMD; or use "direct"`,
 		func(t *trial) { t.policy.Workspace.Mode = new("overlay") },
 		func(t *trial) { t.policy.Workspace.Mode = new("direct") },
 	},
 	{
-		"workspace.rules: needs workspaces, which this version does not have; remove it",
-		func(t *trial) { t.policy.Workspace.Rules = []policy.WorkspaceRule{{}} },
-		func(t *trial) { t.policy.Workspace.Rules = nil },
+		"workspace.mode overlay: the workspace is that of /srv/data, and the command runs in /home/u/p; cd /srv/data",
+		func(t *trial) { t.command.Overlay = overlayOf("/srv/data", "/home/u/data") },
+		func(t *trial) { t.facts.host.Dir = "/srv/data" },
+	},
+	{
+		"workspace.mode overlay: the changes would be kept in /home/u/p/data/upper, inside the project itself; set BAILEY_DATA to a directory elsewhere",
+		func(t *trial) { t.command.Overlay = overlayOf("/home/u/p", "/home/u/p/data") },
+		func(t *trial) { t.command.Overlay = overlayOf("/home/u/p", "/home/u/data") },
+	},
+	{
+		"workspace.mode overlay: the bwrap runtime cannot keep changes apart from the files themselves; run it without, or use --runtime native",
+		func(t *trial) {
+			t.command.Overlay, t.policy.Runtime = overlayOf("/home/u/p", "/home/u/data"), new("bwrap")
+		},
+		func(t *trial) { t.policy.Runtime = new("native") },
+	},
+	{
+		`workspace.rules {a: rule 1: bad pattern "/{a": byte 2: { without }; write \{ for a brace in a name; see docs/path-permissions.md on patterns`,
+		func(t *trial) {
+			t.policy.Workspace.Rules = []policy.WorkspaceRule{{Pattern: "{a", Permission: "none"}}
+		},
+		func(t *trial) {
+			t.policy.Workspace.Rules = []policy.WorkspaceRule{{Pattern: `\{a`, Permission: "none"}}
+		},
+	},
+	{
+		"workspace.rules: the bwrap runtime cannot show a file under permissions of its own; use --runtime native, or write rules that are paths, with none, read or write",
+		func(t *trial) {
+			t.policy.Runtime = new("bwrap")
+			t.policy.Workspace.Rules = []policy.WorkspaceRule{{Pattern: "**/*.pem", Permission: "none"}}
+		},
+		func(t *trial) {
+			t.policy.Runtime = new("native")
+			t.policy.Workspace.Rules = []policy.WorkspaceRule{{Pattern: "**/*.pem", Permission: "none"}}
+		},
+	},
+	{
+		`workspace.rules: rules with patterns cannot be held over an overlay; write rules that are paths, or use "direct"`,
+		func(t *trial) {
+			t.policy.Workspace = policy.Workspace{Mode: new("overlay"), Rules: []policy.WorkspaceRule{{Pattern: "**/*.pem", Permission: "none"}}}
+			t.command.Overlay = &Overlay{Source: "/home/u/p", Lowers: []string{"/home/u/p"}, Upper: "/home/u/o/upper", Work: "/home/u/o/work"}
+		},
+		func(t *trial) { t.policy.Workspace.Mode, t.command.Overlay = new("direct"), nil },
+	},
+	{
+		"workspace.rules: /home/u is not a project; cd into a project",
+		func(t *trial) {
+			t.facts.host.Dir = "/home/u"
+			t.policy.Workspace.Rules = []policy.WorkspaceRule{{Pattern: "**/*.pem", Permission: "none"}}
+		},
+		func(t *trial) { t.facts.host.Dir = "/home/u/p" },
 	},
 	{
 		"runtime none-such: this version does not have it; use one of auto, native",

@@ -89,6 +89,9 @@ func (c *compiler) basePoints(points []point) []point {
 			return
 		}
 		c.links = append(c.links, r.links...)
+		if r.missing {
+			r.info = FileInfo{} // that of the directory it would be in
+		}
 		m.Target, m.Why = r.path, why
 		points = append(points, point{path: r.path, info: r.info, base: &m})
 	}

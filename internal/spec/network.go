@@ -257,7 +257,7 @@ func (c *compiler) certificates() {
 		return
 	}
 	for _, target := range append([]string{bundlePath}, c.host.Authority.Replaces...) {
-		if target != bundlePath && c.granted(target) == AccessNone {
+		if target != bundlePath && (c.granted(target) == AccessNone || c.rooted != nil && !c.exists(target)) {
 			continue
 		}
 		c.spec.Mounts = append(c.spec.Mounts, Mount{

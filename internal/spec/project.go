@@ -96,6 +96,9 @@ func (c *compiler) wide(d string) bool {
 // can name should be found. Directories that others could fill, or that hold
 // the home directory, are not worth that, and a denial stays one.
 func (c *compiler) grantSearchPath() {
+	if c.rooted != nil {
+		return // all of the image can be read
+	}
 	l := c.layers[0]
 	for _, dir := range c.search {
 		if Covers("/usr", dir) && c.granted("/usr") != AccessNone {

@@ -72,9 +72,8 @@ func (c *compiler) refuseIf(cond bool, key, value, reason, fix string) {
 // presentation refuses the remaining choices this version has no wall for.
 func (c *compiler) presentation() {
 	p := &c.policy
-	c.refuseIf(is(p.Workspace.Mode, "overlay"), "workspace.mode", "overlay", "needs workspaces, which this version does not have",
-		`use "direct", or filesystem.privateWrite for changes that may be lost`)
-	c.refuseIf(len(p.Workspace.Rules) > 0, "workspace.rules", "", "needs workspaces, which this version does not have", "remove it")
+	c.refuseIf(is(p.Workspace.Mode, "overlay") && c.command.Overlay == nil, keyOverlay, "overlay", "only a command with a sandbox of its own has a workspace to write to",
+		`run it by: bailey --overlay -- CMD; or use "direct"`)
 	if p.Runtime != nil && !is(p.Runtime, "auto") {
 		c.spec.Runtime = *p.Runtime
 	}
@@ -94,8 +93,11 @@ const (
 // Runtimes are the names of all that can carry out a Spec. The first needs
 // nothing but the kernel; which of the others work is another question.
 func Runtimes() []string {
-	return []string{RuntimeNative, RuntimeLandlock, RuntimeBwrap, "runc", "crun", "gvisor"}
+	return append([]string{RuntimeNative, RuntimeLandlock, RuntimeBwrap}, Brokerless()...)
 }
+
+// Brokerless are the runtimes under which nobody is asked while the command runs.
+func Brokerless() []string { return []string{"runc", "crun", "gvisor", "docker", "docker+runsc"} }
 
 func is(s *string, want string) bool { return s != nil && *s == want }
 

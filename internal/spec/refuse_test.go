@@ -34,8 +34,10 @@ var refusals = []struct {
 	{"resources.memory", func(p *policy.Policy) { p.Resources.Memory = new(policy.Size(4096)) }},
 	{"resources.disk", func(p *policy.Policy) { p.Resources.Disk = new(policy.Size(1 << 20)) }},
 	{"workspace.mode", func(p *policy.Policy) { p.Workspace.Mode = new("overlay") }},
-	{"workspace.rules", func(p *policy.Policy) { p.Workspace.Rules = []policy.WorkspaceRule{{}} }},
-	{"runtime", func(p *policy.Policy) { p.Runtime = new("docker") }},
+	{"workspace.rules", func(p *policy.Policy) {
+		p.Workspace.Rules = []policy.WorkspaceRule{{Pattern: "{a", Permission: "none"}}
+	}},
+	{"runtime", func(p *policy.Policy) { p.Runtime = new("seatbelt") }},
 	{"devices.mode", func(p *policy.Policy) { p.Devices.Mode = new("host") }},
 	{"devices.allow", func(p *policy.Policy) { p.Devices.Allow = []string{"/dev/nothing"} }},
 	{"devices.allow", func(p *policy.Policy) { p.Devices.Allow = []string{"/etc/passwd"} }},

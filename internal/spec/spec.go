@@ -33,6 +33,14 @@ type Spec struct {
 	// Mounts build the root directory, in order; a parent stands before its
 	// children. Every path is absolute, clean, and free of symbolic links.
 	Mounts []Mount `json:"mounts"`
+	// Overlay lies over the project; nil if writes reach it. See Overlay.
+	Overlay *Overlay `json:"overlay,omitempty"`
+	// Rules are path permissions of the project that mounts cannot hold; nil if
+	// there are none. See Rules.
+	Rules *Rules `json:"rules,omitempty"`
+	// Image is the root directory that what can be read comes from; nil if that is
+	// the host's. It is for people: the mounts say it all.
+	Image *Image `json:"image,omitempty"`
 	// Landlock is the second wall around files, and the one around signals and
 	// abstract sockets.
 	Landlock Landlock `json:"landlock"`

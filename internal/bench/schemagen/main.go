@@ -1,4 +1,4 @@
-// Command schemagen writes the JSON Schema of the harness's reports.
+// Command schemagen writes the JSON Schemas of what the harness and the sandbox bench report.
 package main
 
 import (
@@ -9,27 +9,34 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/bailey-sandbox/bailey/internal/bench"
+	"github.com/bailey-sandbox/bailey/internal/bench/walls"
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: schemagen FILE")
+	var err error
+	switch {
+	case len(os.Args) == 2:
+		err = write[bench.Report](os.Args[1], "Bailey benchmark", "One run of the harness, with every sample it took. See docs/benchmarking.md.")
+	case len(os.Args) == 3 && os.Args[1] == "-walls":
+		err = write[walls.Results](os.Args[2], "Bailey sandbox bench", "One run of the sandbox bench, with every sample it took. See docs/sandbox-performance.md.")
+	default:
+		fmt.Fprintln(os.Stderr, "usage: schemagen [-walls] FILE")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "schemagen:", err)
 		os.Exit(1)
 	}
 }
 
-func write(file string) error {
-	schema, err := jsonschema.For[bench.Report](nil)
+func write[T any](file, title, description string) error {
+	schema, err := jsonschema.For[T](nil)
 	if err != nil {
 		return err
 	}
 	schema.Schema = "https://json-schema.org/draft/2020-12/schema"
-	schema.Title = "Bailey benchmark"
-	schema.Description = "One run of the harness, with every sample it took. See docs/benchmarking.md."
+	schema.Title = title
+	schema.Description = description
 	data, err := json.MarshalIndent(schema, "", "  ")
 	if err != nil {
 		return err

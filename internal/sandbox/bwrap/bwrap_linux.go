@@ -80,6 +80,12 @@ func Refuses(s *spec.Spec) error {
 	refuse := func(key, value, reason string) {
 		reasons = append(reasons, &spec.Unsupported{Key: key, Value: value, Reason: "the bwrap runtime " + reason, Fix: "remove it, or use --runtime native"})
 	}
+	if u := s.Overlay.Refused(spec.RuntimeBwrap); u != nil {
+		reasons = append(reasons, u)
+	}
+	if u := s.Rules.Refused(spec.RuntimeBwrap); u != nil {
+		reasons = append(reasons, u)
+	}
 	if s.Limits != nil && s.Limits.Disk > 0 {
 		refuse("resources.disk", strconv.FormatInt(s.Limits.Disk, 10), "makes each private directory by itself, and cannot limit them together")
 	}

@@ -42,6 +42,12 @@ type Alone struct {
 // without a sandbox around it. It changes nothing. If a part cannot be held the
 // error is a *spec.Refused with every such part.
 func PrepareAlone(s *spec.Spec, o Options) (*Alone, error) {
+	if u := s.Overlay.Refused(spec.RuntimeLandlock); u != nil {
+		return nil, &spec.Refused{Reasons: []*spec.Unsupported{u}}
+	}
+	if u := s.Rules.Refused(spec.RuntimeLandlock); u != nil {
+		return nil, &spec.Refused{Reasons: []*spec.Unsupported{u}}
+	}
 	abi, err := interfaceFor(s)
 	if err != nil {
 		return nil, err

@@ -55,6 +55,12 @@ const minABI = 6
 // nothing. If a part cannot be held the error is a *spec.Refused with every such
 // part.
 func Prepare(s *spec.Spec, o Options) (*Plan, error) {
+	if u := s.Overlay.Refused(spec.RuntimeLandlock); u != nil {
+		return nil, &spec.Refused{Reasons: []*spec.Unsupported{u}}
+	}
+	if u := s.Rules.Refused(spec.RuntimeLandlock); u != nil {
+		return nil, &spec.Refused{Reasons: []*spec.Unsupported{u}}
+	}
 	abi, err := interfaceFor(s)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,8 @@ const (
 	WallLandlock Wall = "landlock"
 	WallSeccomp  Wall = "seccomp"
 	WallPrivate  Wall = "private writes (overlayfs)"
+	WallOverlay  Wall = "workspace (overlayfs)"
+	WallRules    Wall = "path permissions (FUSE)"
 	WallTerminal Wall = "terminal"
 	WallInit     Wall = "process 1"
 	WallLimits   Wall = "resource limits"

@@ -13,6 +13,7 @@ type ahead struct {
 	network *launcher // or nil
 	mounts  *builder  // or nil
 	made    []spec.Mount
+	over    *spec.Overlay
 }
 
 // Foresee has the child make the sandbox's network while the caller compiles the
@@ -41,9 +42,9 @@ func (e *Embryo) Draft(s *spec.Spec) {
 		return
 	}
 	b := e.builder(384)
-	e.ahead.mounts, e.ahead.made = &b, slices.Clone(s.Mounts)
+	e.ahead.mounts, e.ahead.made, e.ahead.over = &b, slices.Clone(s.Mounts), s.Overlay
 	b.mark("wait for mounts")
-	b.mounts(e.ahead.made)
+	b.mounts(e.ahead.made, s.Overlay)
 	b.mark("mounts")
 	e.goAhead(&b)
 }
@@ -52,7 +53,7 @@ func (e *Embryo) Draft(s *spec.Spec) {
 // only once the Spec is whole.
 func (e *Embryo) mayDraft(s *spec.Spec) bool {
 	return (s.Runtime == "" || s.Runtime == spec.RuntimeNative) && s.Identity == e.id && s.Network.IsOwn() == e.network.IsOwn() &&
-		s.Limits == nil && !e.o.Account && (!s.NeedsGate() || e.ahead.network != nil)
+		s.Limits == nil && s.Rules == nil && !e.o.Account && (!s.NeedsGate() || e.ahead.network != nil)
 }
 
 // builder adds calls for after all that the child was told so far.
@@ -89,7 +90,7 @@ func (b *builder) pause(fd int, why string) (next *[2]uintptr) {
 
 // foresaw says whether what was done ahead, if anything, is what a Spec wants.
 func (e *Embryo) foresaw(s *spec.Spec) bool {
-	if e.ahead.mounts != nil && !slices.Equal(e.ahead.made, s.Mounts) {
+	if e.ahead.mounts != nil && (!slices.Equal(e.ahead.made, s.Mounts) || e.ahead.over != s.Overlay) {
 		return false
 	}
 	if e.ahead.network == nil {

@@ -54,6 +54,10 @@ type tree struct {
 	made   map[string]bool // directories and files that exist in it
 	shown  []shownMount    // mounts so far, to find what covers a path
 	serial int             // names for scratch directories
+	over   *spec.Overlay   // that stands at the scratch directory overAt, or nil
+	overAt string
+	view   *spec.Rules // that stands at the scratch directory viewAt, or nil
+	viewAt string
 }
 
 // shownMount is a mount that stands, and whether its content can be added to.
@@ -120,7 +124,8 @@ func (l *launcher) build(umask cell) {
 		l.gateway()
 	}
 	if !l.mounted {
-		l.mounts(l.spec.Mounts)
+		l.ruled()
+		l.mounts(l.spec.Mounts, l.spec.Overlay)
 		l.mark("mounts")
 	}
 	l.terminal()
@@ -303,8 +308,12 @@ func (b *builder) devpts() {
 	b.shown = append(b.shown, shownMount{"/dev/pts", false})
 }
 
-// mounts makes everything a Spec lists.
-func (b *builder) mounts(list []spec.Mount) {
+// mounts makes everything a Spec lists. What of it lies in the overlay, if there
+// is one, is taken from there.
+func (b *builder) mounts(list []spec.Mount, over *spec.Overlay) {
+	if over != nil {
+		b.layers(over)
+	}
 	for i := range list {
 		m := &list[i]
 		switch m.Kind {
@@ -342,12 +351,12 @@ func (b *builder) bind(m *spec.Mount) {
 		b.ensureDir(m.Target)
 	}
 	var tree cell
-	if m.Devices || strings.Count(m.Source, "/") <= 2 {
+	if !b.isBorrowed(m.Source) && (m.Devices || strings.Count(m.Source, "/") <= 2) {
 		// Nobody who could be meant to be kept out can put a link before the
 		// last element, and one at the end is not followed.
 		tree = b.clone(num(fdOld), m.Source[1:], unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
 	} else {
-		src := b.open(fdOld, m.Source)
+		src := b.openSource(m.Source)
 		tree = b.clone(from(src), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 		b.call(unix.SYS_CLOSE, from(src))
 	}
@@ -371,7 +380,7 @@ func (b *builder) overlay(m *spec.Mount) {
 	b.begin(WallPrivate, "overlay", m.Source, m.Target)
 	b.ensureDir(m.Target)
 	upper, work := b.scratch(0o755), b.scratch(0o755)
-	lower := b.open(fdOld, m.Source) // the lowest free number: fdSpare
+	lower := b.openSource(m.Source) // the lowest free number: fdSpare
 	const fds = "/proc/self/fd/"
 	scratch := fds + strconv.Itoa(fdScratch) + "/"
 	// Named through descriptors, the paths need no quoting and follow no link.

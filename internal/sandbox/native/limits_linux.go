@@ -130,3 +130,19 @@ func (r *Resident) Used() (limits.Usage, bool) {
 	u.Full = w.disk > 0 && isFull(w.disk)
 	return u, w.group != nil || w.disk > 0
 }
+
+// Freeze holds everything in the sandbox where it is until the Freezer is closed.
+// List names its processes.
+func (r *Resident) Freeze(list func() []int) (*limits.Freezer, error) {
+	r.mu.Lock()
+	ended := r.proc == nil
+	var group *limits.Group
+	if !ended {
+		group = r.proc.walled.group
+	}
+	r.mu.Unlock()
+	if ended {
+		return nil, ErrEnded
+	}
+	return limits.Freeze(group, list)
+}

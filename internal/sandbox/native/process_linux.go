@@ -41,6 +41,9 @@ type Options struct {
 	// can run, and must not keep it. Signals to process 1 are passed on from then
 	// on, or once the command runs.
 	Begun func(pidfd int)
+	// View, if not nil, opens the mount that shows the project of a Spec with
+	// Rules.
+	View func(*spec.Rules) (*os.File, error)
 	// Account has everything counted that Process.Used can tell, where this
 	// machine lets it be counted.
 	Account bool
@@ -257,8 +260,15 @@ func (e *Embryo) Start(s *spec.Spec) (*Process, error) {
 	}
 	err := e.confine(s)
 	var l *launcher
+	var view *os.File // closed when it is sent
+	if err == nil {
+		view, err = e.openView(s)
+	}
 	if err == nil {
 		l, err = e.compile(s)
+	}
+	if err == nil {
+		err = e.sendView(view)
 	}
 	if err == nil {
 		err = e.run(l)

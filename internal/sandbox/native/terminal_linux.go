@@ -57,6 +57,9 @@ func (p *plan) message(n int) *rightsMessage {
 	return m
 }
 
+// pointer is the message as system calls want it.
+func (m *rightsMessage) pointer() unsafe.Pointer { return unsafe.Pointer(&m.hdr) }
+
 // descriptor is where the number of a descriptor goes, in order. Of the 64 bits
 // the upper half is that of the next one, which is zero until that is there.
 func (m *rightsMessage) descriptor(i int) *uintptr { return (*uintptr)(unsafe.Pointer(&m.fds[i])) }

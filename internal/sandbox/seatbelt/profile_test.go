@@ -192,6 +192,7 @@ func TestWhatCannotBeHeldIsRefusedByItsKey(t *testing.T) {
 		{"resources.memory", spec.Spec{Limits: &spec.Limits{Memory: 1 << 20}}},
 		{"resources.cpu", spec.Spec{Limits: &spec.Limits{CPU: 1}}},
 		{"resources.disk", spec.Spec{Limits: &spec.Limits{Disk: 1 << 20}}},
+		{"workspace.mode", spec.Spec{Overlay: &spec.Overlay{Source: "/p"}}},
 		{"resources.pids", spec.Spec{Rlimits: []spec.Rlimit{{Name: "nproc", Value: 9}}}},
 		{"filesystem.privateWrite", spec.Spec{Mounts: []spec.Mount{{Kind: spec.Private, Target: "/a", Source: "/a", Why: "filesystem.privateWrite /a"}}}},
 		{"devices.allow", spec.Spec{Mounts: []spec.Mount{{Kind: spec.Bind, Target: "/a", Source: "/b", Why: "devices.allow /a"}}}},

@@ -44,6 +44,12 @@ const seatbelt = "the seatbelt runtime "
 
 // files refuses what only a mount can show.
 func (r *refusals) files(s *spec.Spec) {
+	if u := s.Overlay.Refused("seatbelt"); u != nil {
+		r.reasons = append(r.reasons, u)
+	}
+	if u := s.Rules.Refused("seatbelt"); u != nil {
+		r.reasons = append(r.reasons, u)
+	}
 	for i := range s.Mounts {
 		m := &s.Mounts[i]
 		switch {

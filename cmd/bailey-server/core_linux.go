@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/server"
+	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/transport"
+	"github.com/bailey-sandbox/bailey/internal/store"
+)
+
+// core is what answers requests.
+type core struct {
+	server    *server.Server
+	store     store.Store
+	ephemeral bool
+	log       *slog.Logger
+}
+
+func openCore(ctx context.Context, o *options, db store.Store, log *slog.Logger) (*core, error) {
+	s, err := server.Open(ctx, server.Config{Dir: o.state, Store: db, Orphans: o.orphanTime, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return &core{s, db, o.ephemeral, log}, nil
+}
+
+func (c *core) services() transport.Services {
+	s := c.server
+	return transport.Services{Server: s, Codebases: s, Sandboxes: s, Execs: s, Sessions: s, Files: s}
+}
+
+func (c *core) collectors() []prometheus.Collector {
+	return []prometheus.Collector{&figures{c.store, c.log}}
+}
+
+// close leaves sandboxes to the next server, unless there will be none.
+func (c *core) close() {
+	if c.ephemeral {
+		if err := c.destroyAll(); err != nil {
+			c.log.Error("sandboxes could not be destroyed", "error", err)
+		}
+	}
+	c.server.Close()
+}
+
+func (c *core) destroyAll() error {
+	ctx := caller.With(context.Background(), caller.Local("local"))
+	for {
+		page, err := c.server.ListSandboxes(ctx, &baileyv1.ListSandboxesRequest{PageSize: 1000})
+		if err != nil {
+			return err
+		}
+		if len(page.GetSandboxes()) == 0 {
+			return nil
+		}
+		for _, s := range page.GetSandboxes() {
+			if _, err := c.server.DestroySandbox(ctx, &baileyv1.DestroySandboxRequest{SandboxId: s.GetId()}); err != nil {
+				return err
+			}
+		}
+	}
+}

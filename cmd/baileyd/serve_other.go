@@ -1,0 +1,5 @@
+//go:build !linux
+
+package main
+
+func becomeServer([]string) (is bool, err error) { return false, nil }

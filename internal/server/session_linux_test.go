@@ -1,0 +1,172 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+)
+
+// talk is a session in a sandbox of its own.
+type talk struct {
+	*site
+	sandbox, session string
+}
+
+func newTalk(t *testing.T, shell string) *talk {
+	s := newSite(t, nil)
+	id := s.create(&baileyv1.CreateSandboxRequest{})
+	n, err := s.CreateSession(ann, &baileyv1.CreateSessionRequest{SandboxId: id, Shell: shell, Env: map[string]string{"FROM": "outside"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &talk{s, id, n.GetId()}
+}
+
+func (k *talk) say(line string) *baileyv1.RunExecResponse {
+	k.t.Helper()
+	r, err := k.RunSession(ann, &baileyv1.RunSessionRequest{SandboxId: k.sandbox, SessionId: k.session, Command: line})
+	if err != nil {
+		k.t.Fatalf("%s: %v", line, err)
+	}
+	return r
+}
+
+func TestSessionKeepsItsState(t *testing.T) {
+	for _, shell := range []string{"bash", "sh"} {
+		k := newTalk(t, shell)
+		for _, step := range []struct {
+			line, out, err string
+			code           int32
+		}{
+			{"mkdir -p d && cd d; export A=1; b=2", "", "", 0},
+			{"pwd; echo $A $b $FROM", "/workspace/d\n1 2 outside\n", "", 0},
+			{"printf 'no newline'", "no newline", "", 0},
+			{"printf '\\000\\377\\001'; printf e >&2", "\x00\xff\x01", "e", 0},
+			{"false", "", "", 1},
+			{"cat <<END\none\ntwo $A\nEND", "one\ntwo 1\n", "", 0},
+			{"cat <<'END'\n  \\keep $A\\\n\nEND\n", "  \\keep $A\\\n\n", "", 0},
+			{"f() { echo in f: \"$1\"; return 7; }", "", "", 0},
+			{"f 'a  b'", "in f: a  b\n", "", 7},
+			{"", "", "", 0},
+			{"# nothing", "", "", 0},
+			{"echo '123 0'; echo 9 0", "123 0\n9 0\n", "", 0},
+			{"read x; echo \"<$x>\"", "<>\n", "", 0},
+			{"sleep 1000 & echo started", "started\n", "", 0},
+			{"kill $!; wait $! 2>/dev/null; echo $?", "143\n", "", 0},
+			{"if true; then\necho a\nfi\necho b", "a\nb\n", "", 0},
+			{"(exit 9)", "", "", 9},
+		} {
+			r := k.say(step.line)
+			if string(r.GetStdout()) != step.out || string(r.GetStderr()) != step.err || r.GetExit().GetCode() != step.code {
+				t.Errorf("%s, %q: got %q, %q, %d", shell, step.line, r.GetStdout(), r.GetStderr(), r.GetExit().GetCode())
+			}
+		}
+		if r := k.say("exit 5"); r.GetExit().GetCode() != 5 {
+			t.Errorf("%s: exit: %v", shell, r.GetExit())
+		}
+		_, err := k.RunSession(ann, &baileyv1.RunSessionRequest{SandboxId: k.sandbox, SessionId: k.session, Command: "true"})
+		wantReason(t, err, connect.CodeFailedPrecondition, "session_ended")
+		n, err := k.GetSession(ann, &baileyv1.GetSessionRequest{SandboxId: k.sandbox, SessionId: k.session})
+		if err != nil || n.GetAlive() || n.GetExit().GetCode() != 5 {
+			t.Errorf("%v, %v", n, err)
+		}
+	}
+}
+
+// A syntax error is one of the command, and not the end of the shell.
+func TestSessionSurvivesNonsense(t *testing.T) {
+	k := newTalk(t, "bash")
+	if r := k.say("if then fi ((("); r.GetExit().GetCode() == 0 || len(r.GetStderr()) == 0 {
+		t.Errorf("got %v", r)
+	}
+	if r := k.say("echo on"); string(r.GetStdout()) != "on\n" {
+		t.Errorf("got %v", r)
+	}
+}
+
+func TestSessionsAreIndependent(t *testing.T) {
+	k := newTalk(t, "")
+	other, err := k.CreateSession(ann, &baileyv1.CreateSessionRequest{SandboxId: k.sandbox})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.say("cd /tmp; X=1")
+	second := &talk{k.site, k.sandbox, other.GetId()}
+	if r := second.say("pwd; echo $X"); string(r.GetStdout()) != "/workspace\n\n" {
+		t.Errorf("got %v", r)
+	}
+	l, err := k.ListSessions(ann, &baileyv1.ListSessionsRequest{SandboxId: k.sandbox})
+	if err != nil || len(l.GetSessions()) != 2 {
+		t.Errorf("%v, %v", l, err)
+	}
+	if _, err := k.CloseSession(ann, &baileyv1.CloseSessionRequest{SandboxId: k.sandbox, SessionId: other.GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	if r := k.say("echo $X"); string(r.GetStdout()) != "1\n" {
+		t.Errorf("got %v", r)
+	}
+}
+
+// A line of many megabytes is bytes like any other; beyond the limit it is cut.
+func TestSessionTakesLongLines(t *testing.T) {
+	k := newTalk(t, "")
+	const size = 20 << 20
+	r := k.say("head -c 20971520 /dev/zero | tr '\\0' x; echo -n y >&2")
+	if len(r.GetStdout()) != usualOutput || !r.GetStdoutTruncated() || string(r.GetStderr()) != "y" || r.GetStderrTruncated() {
+		t.Errorf("got %d bytes of %d, cut %v; %q", len(r.GetStdout()), size, r.GetStdoutTruncated(), r.GetStderr())
+	}
+	long := strings.Repeat("z", 200_000)
+	if r := k.say("echo " + long); !bytes.Equal(r.GetStdout(), []byte(long+"\n")) {
+		t.Errorf("got %d bytes", len(r.GetStdout()))
+	}
+}
+
+func TestSessionIsInterrupted(t *testing.T) {
+	k := newTalk(t, "")
+	r, err := k.RunSession(ann, &baileyv1.RunSessionRequest{SandboxId: k.sandbox, SessionId: k.session, Command: "X=kept; sleep 1000", Timeout: durationpb.New(50 * time.Millisecond)})
+	if err != nil || !r.GetExit().GetTimedOut() || r.GetExit().GetCode() != 130 {
+		t.Errorf("%v, %v", r, err)
+	}
+	if r := k.say("echo $X"); string(r.GetStdout()) != "kept\n" {
+		t.Errorf("got %v", r)
+	}
+	ctx, cancel := context.WithCancel(ann)
+	cancel()
+	if _, err := k.RunSession(ctx, &baileyv1.RunSessionRequest{SandboxId: k.sandbox, SessionId: k.session, Command: "sleep 1000"}); err == nil {
+		t.Error("a client that is gone was answered")
+	}
+	if r := k.say("echo $X"); string(r.GetStdout()) != "kept\n" { // after the other was interrupted
+		t.Errorf("got %v", r)
+	}
+}
+
+func TestIdleSessionSurvivesAnInterrupt(t *testing.T) {
+	for _, shell := range []string{"bash", "sh"} {
+		k := newTalk(t, shell)
+		k.say("X=kept")
+		for range 3 {
+			if _, err := k.InterruptSession(ann, &baileyv1.InterruptSessionRequest{SandboxId: k.sandbox, SessionId: k.session}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := k.say("echo $X"); string(r.GetStdout()) != "kept\n" {
+			t.Errorf("%s: got %v", shell, r)
+		}
+	}
+}
+
+func TestSessionGoesOnAfterARestart(t *testing.T) {
+	k := newTalk(t, "")
+	k.say("cd /tmp; X=kept")
+	k.restart()
+	if r := k.say("pwd; echo $X"); string(r.GetStdout()) != "/tmp\nkept\n" {
+		t.Errorf("got %v", r)
+	}
+}

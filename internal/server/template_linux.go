@@ -1,0 +1,174 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"connectrpc.com/connect"
+
+	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/server/problem"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+)
+
+const (
+	// workspaceDir is where a sandbox's files are, inside.
+	workspaceDir = "/workspace"
+	// home is what ~ means in policies: below a file, so that the machine cannot have
+	// it. Nothing of the server's user is granted by it, and nothing is made there.
+	home = "/etc/passwd/nonexistent"
+	// privateHome is what commands are told: a place where they can write.
+	privateHome = "/tmp"
+)
+
+// environ is what commands have of an environment. The server's own is none of
+// their business.
+var environ = []string{
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	"LANG=C.UTF-8", "TERM=dumb",
+}
+
+// bound is what no policy of a client without the scope "admin" can exceed: of
+// files, what Bailey grants by default; of the network, everything public.
+const bound = `{"network": {"allowedDomains": ["*"]}}`
+
+// compile decides what a sandbox is.
+func compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay) (*spec.Spec, error) {
+	if r.GetRuntime() != "" && r.GetRuntime() != spec.RuntimeNative && r.GetRuntime() != "auto" {
+		return nil, problem.Unimplemented("runtime_unsupported", fmt.Errorf("sandboxes that stay cannot be made with the runtime %q yet", r.GetRuntime()),
+			problem.Remedy("leave runtime empty, or use native"))
+	}
+	texts, err := policyTexts(r)
+	if err != nil {
+		return nil, err
+	}
+	if bounded {
+		texts = append(texts, bound)
+	}
+	m := sandbox.New(sandbox.Config{Policy: texts, Overrides: overrides(r), Environ: environ, Home: home, Place: over})
+	if err := m.Initialize(); err != nil {
+		return nil, problem.New(connect.CodeInvalidArgument, "invalid_policy", err, problem.Remedy("correct the policy"))
+	}
+	if err := permitted(&m.Loaded().Policy, bounded); err != nil {
+		return nil, err
+	}
+	sp, err := m.CompileBox()
+	if err != nil {
+		return nil, refused(err)
+	}
+	return sp, nil
+}
+
+// permitted refuses what no bound takes away: whatever is read or run outside the
+// sandbox on behalf of a policy, and where connections leave by. Only who may act
+// for the machine may ask for it.
+func permitted(p *policy.Policy, bounded bool) error {
+	if r := p.Runtime; r != nil && *r != spec.RuntimeNative && *r != "auto" {
+		return problem.Unimplemented("runtime_unsupported", fmt.Errorf("sandboxes that stay cannot be made with the runtime %q yet", *r), problem.Remedy("leave it out of the policy"))
+	}
+	if !bounded {
+		return nil
+	}
+	n := &p.Network
+	for _, f := range []struct {
+		key string
+		set bool
+	}{
+		{"network.inject", len(n.Inject) > 0},
+		{"network.upstreamProxy", n.UpstreamProxy != nil},
+		{"network.httpProxyPort", n.HTTPProxyPort != nil},
+		{"network.socksProxyPort", n.SOCKSProxyPort != nil},
+	} {
+		if f.set {
+			return problem.New(connect.CodePermissionDenied, "policy_not_permitted", fmt.Errorf("%s concerns the server's own machine", f.key),
+				problem.About("key", f.key), problem.Remedy("leave it out, or use a token with the scope admin"))
+		}
+	}
+	return nil
+}
+
+// policyTexts is the policy of a request: its preset with its text over it.
+func policyTexts(r *baileyv1.CreateSandboxRequest) ([]string, error) {
+	text := r.GetPolicy()
+	if text == "" {
+		text = "{}"
+	}
+	p, err := policy.Parse("policy", []byte(text))
+	if err != nil {
+		return nil, problem.New(connect.CodeInvalidArgument, "invalid_policy", err, problem.Remedy("correct the policy"))
+	}
+	for _, name := range p.Extends {
+		if !isPreset(name) {
+			return nil, problem.Invalid("policy", "it extends %q, and over the API only presets can be extended", name)
+		}
+	}
+	if r.GetPreset() != "" {
+		if !isPreset(r.GetPreset()) {
+			return nil, problem.Invalid("preset", "there is no preset %q", r.GetPreset())
+		}
+		p.Extends = append(policy.StringList{r.GetPreset()}, p.Extends...)
+	}
+	return []string{string(policy.Marshal(*p, ""))}, nil
+}
+
+func isPreset(name string) bool {
+	for _, known := range policy.PresetNames() {
+		if name == known {
+			return true
+		}
+	}
+	return name == "none"
+}
+
+// overrides are what a request says beside the policy.
+func overrides(r *baileyv1.CreateSandboxRequest) (p policy.Policy) {
+	l := r.GetResources()
+	if n := l.GetMemoryBytes(); n > 0 {
+		p.Resources.Memory = new(policy.Size)
+		*p.Resources.Memory = policy.Size(n)
+	}
+	if n := l.GetCpuQuota(); n > 0 {
+		cpu := float64(n) / 100_000
+		p.Resources.CPU = &cpu
+	}
+	if n := int(l.GetPidsLimit()); n > 0 {
+		p.Resources.Pids = &n
+	}
+	if n := l.GetDiskBytes(); n > 0 {
+		p.Resources.Disk = new(policy.Size)
+		*p.Resources.Disk = policy.Size(n)
+	}
+	if n := int(l.GetOpenFiles()); n > 0 {
+		p.Resources.OpenFiles = &n
+	}
+	p.Env.Set = map[string]string{"HOME": privateHome}
+	maps.Copy(p.Env.Set, r.GetEnv())
+	for _, rule := range r.GetRules() {
+		w := policy.WorkspaceRule{Pattern: rule.GetPattern(), Permission: rule.GetPermission()}
+		if n := int(rule.GetPriority()); n != 0 {
+			w.Priority = &n
+		}
+		p.Workspace.Rules = append(p.Workspace.Rules, w)
+	}
+	for _, port := range r.GetPorts() {
+		p.Network.ExposePorts = append(p.Network.ExposePorts, fmt.Sprint("127.0.0.1:0:", port))
+	}
+	return p
+}
+
+// refused is the answer where the machine cannot hold what was asked for, by
+// name.
+func refused(err error) error {
+	var r *spec.Refused
+	if !errors.As(err, &r) {
+		return problem.New(connect.CodeInvalidArgument, "invalid_policy", err, problem.Remedy("correct the policy"))
+	}
+	options := []problem.Option{problem.Remedy("ask for less, or for what this machine can hold")}
+	for _, reason := range r.Reasons {
+		options = append(options, problem.About(reason.Key, reason.Reason))
+	}
+	return failed("cannot_be_held", err, options...)
+}

@@ -1,0 +1,191 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/problem"
+	"github.com/bailey-sandbox/bailey/internal/store"
+)
+
+const (
+	keyHeader   = "Idempotency-Key"
+	keyLength   = 255
+	keyLifetime = 24 * time.Hour
+	// keptAnswer is the largest answer that is kept. Only that of a command with
+	// much output is larger.
+	keptAnswer = 4 << 20
+)
+
+// idempotent gives a request that was sent before, with the same key by the same
+// owner, the answer that it got then. Failures are not kept: the same request may
+// be sent again until it succeeds.
+func (t *Transport) idempotent() connect.Interceptor {
+	requests := &requests{store: t.config.Requests, running: map[string]chan struct{}{}}
+	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			key := req.Header().Get(keyHeader)
+			m := methods[req.Spec().Procedure]
+			if key == "" || m.replay == nil || t.config.Requests == nil {
+				return next(ctx, req)
+			}
+			if len(key) > keyLength {
+				return nil, problem.Invalid("idempotency_key", "at most %d bytes", keyLength)
+			}
+			return requests.once(ctx, m, key, req, next)
+		}
+	})
+}
+
+// requests are those with a key that were answered, in the store, and those that
+// are being answered.
+type requests struct {
+	store store.Store
+
+	mu      sync.Mutex
+	running map[string]chan struct{} // closed when the request is over
+}
+
+// kept is what is stored of a request.
+type kept struct {
+	Fingerprint []byte `json:"fingerprint"` // of the request
+	Answer      []byte `json:"answer"`
+	TooLarge    bool   `json:"tooLarge,omitempty"` // the answer is not kept
+}
+
+func (q *requests) once(ctx context.Context, m method, key string, req connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
+	owner := caller.From(ctx).Owner
+	id := digest(owner, req.Spec().Procedure, key)
+	fingerprint, err := fingerprint(req)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := q.enter(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	earlier, err := q.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if earlier != nil {
+		return earlier.answer(m, fingerprint)
+	}
+	res, err := next(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return res, q.keep(ctx, id, owner, fingerprint, res)
+}
+
+// enter waits until no other request with this key is being answered.
+func (q *requests) enter(ctx context.Context, id string) (leave func(), err error) {
+	for {
+		q.mu.Lock()
+		other, busy := q.running[id]
+		if !busy {
+			over := make(chan struct{})
+			q.running[id] = over
+			q.mu.Unlock()
+			return func() {
+				q.mu.Lock()
+				delete(q.running, id)
+				q.mu.Unlock()
+				close(over)
+			}, nil
+		}
+		q.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (q *requests) load(ctx context.Context, id string) (*kept, error) {
+	r, err := q.store.Get(ctx, store.Requests, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !r.Expires.After(time.Now()) {
+		return nil, q.store.Commit(ctx, store.Delete(r))
+	}
+	var k kept
+	return &k, json.Unmarshal(r.Data, &k)
+}
+
+func (q *requests) keep(ctx context.Context, id, owner string, fingerprint []byte, res connect.AnyResponse) error {
+	message, ok := res.Any().(proto.Message)
+	if !ok {
+		return fmt.Errorf("an answer of type %T is no message", res.Any())
+	}
+	answer, err := proto.Marshal(message)
+	if err != nil {
+		return err
+	}
+	k := kept{Fingerprint: fingerprint, Answer: answer}
+	if len(answer) > keptAnswer {
+		k.Answer, k.TooLarge = nil, true
+	}
+	data, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	return q.store.Commit(ctx, store.Put(&store.Record{Kind: store.Requests, ID: id, Owner: owner, Created: now, Expires: now.Add(keyLifetime), Data: data}))
+}
+
+func (k *kept) answer(m method, fingerprint []byte) (connect.AnyResponse, error) {
+	if !bytes.Equal(k.Fingerprint, fingerprint) {
+		return nil, problem.New(connect.CodeInvalidArgument, "idempotency_key_reused",
+			errors.New("another request had this idempotency key"), problem.Remedy("use a new key for every new request"))
+	}
+	if k.TooLarge {
+		return nil, problem.New(connect.CodeFailedPrecondition, "answer_not_kept",
+			errors.New("the request was done before, and its answer is too large to be kept"),
+			problem.Remedy("start such a command with StartExec, and read its output with AttachExec"))
+	}
+	res, err := m.replay(k.Answer)
+	if err == nil {
+		res.Header().Set("Idempotency-Replayed", "true")
+	}
+	return res, err
+}
+
+func fingerprint(req connect.AnyRequest) ([]byte, error) {
+	message, ok := req.Any().(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("a request of type %T is no message", req.Any())
+	}
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	return sum[:], nil
+}
+
+// digest joins texts to an id that no other texts have.
+func digest(texts ...string) string {
+	h := sha256.New()
+	for _, text := range texts {
+		fmt.Fprintf(h, "%d:%s", len(text), text)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

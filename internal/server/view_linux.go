@@ -1,0 +1,167 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/keeper"
+	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/store"
+	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
+)
+
+// view shows the files of something that does not run: a sandbox in which no
+// command ever does. It ends some time after its last use.
+type view struct {
+	id, name string // of what it shows, and its own
+	tree     tree
+	timer    *time.Timer
+	scratch  bool // its files are its own, and go with it
+}
+
+const viewStays = 10 * time.Second
+
+// viewName is what the keeper calls a view. No sandbox has such a name, so one that
+// is left behind belongs to nothing.
+func viewName() string { return newID("view") }
+
+// sandboxTree opens the files of a sandbox of the caller's.
+func (s *Server) sandboxTree(ctx context.Context, id string) (*os.File, func(), error) {
+	if b, err := s.running(ctx, id); err == nil {
+		return s.hang(&b.tree, b.id)
+	}
+	end := s.turns.take(id)
+	defer end()
+	k, err := s.sandbox(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b, err := s.running(ctx, id); err == nil { // it was started meanwhile
+		return s.hang(&b.tree, b.id)
+	}
+	v, err := s.openView(id, false, func() (*spec.Spec, error) { return s.compiled(k) })
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.hang(&v.tree, v.name)
+}
+
+// codebaseTree opens the files of a codebase of the caller's. Nobody can change
+// them there.
+func (s *Server) codebaseTree(ctx context.Context, id string) (*os.File, func(), error) {
+	r, err := s.find(ctx, store.Codebases, "codebase", id)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := loadCodebase(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	end := s.turns.take(id)
+	defer end()
+	v, err := s.openView(c.place(), true, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.hang(&v.tree, v.name)
+}
+
+// hang opens the workspace of something that stands.
+func (s *Server) hang(t *tree, name string) (*os.File, func(), error) {
+	dir, release, err := t.hold(func() (*os.File, error) {
+		remote, err := s.reach()
+		if err != nil {
+			return nil, err
+		}
+		return remote.Root(name, workspaceDir)
+	})
+	if err != nil {
+		return nil, nil, explain(err)
+	}
+	return dir, release, nil
+}
+
+// openView finds or makes a view: of a sandbox, by what it is compiled to, or of a
+// version of a codebase, on scratch files. Whose it is takes turns.
+func (s *Server) openView(id string, scratch bool, compiled func() (*spec.Spec, error)) (*view, error) {
+	s.mu.Lock()
+	v := s.views[id]
+	s.mu.Unlock()
+	if v != nil && v.timer.Reset(viewStays) {
+		return v, nil
+	}
+	s.endView(id)
+	v = &view{id: id, name: viewName(), scratch: scratch}
+	sp, err := s.viewSpec(v, compiled)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := s.reach()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := remote.Open(v.name, sp, 0); err != nil {
+		return nil, errors.Join(explain(err), s.removeFiles(v.name))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.views[id] = v
+	v.timer = time.AfterFunc(viewStays, func() {
+		s.behind(func(context.Context) {
+			end := s.turns.take(id)
+			defer end()
+			s.endView(id)
+		})
+	})
+	return v, nil
+}
+
+// viewSpec is what a view is made by.
+func (s *Server) viewSpec(v *view, compiled func() (*spec.Spec, error)) (*spec.Spec, error) {
+	if !v.scratch {
+		return compiled()
+	}
+	d, err := s.files.Start(v.id, delta.Options{Name: v.name, Target: workspaceDir})
+	if err != nil {
+		return nil, err
+	}
+	d.Close()
+	over, err := s.overlay(v.name)
+	if err != nil {
+		return nil, err
+	}
+	return compile(&baileyv1.CreateSandboxRequest{}, true, over)
+}
+
+// endView ends the view of something, if there is one.
+func (s *Server) endView(id string) {
+	s.mu.Lock()
+	v := s.views[id]
+	delete(s.views, id)
+	s.mu.Unlock()
+	if v != nil {
+		s.closeView(v)
+	}
+}
+
+func (s *Server) closeView(v *view) {
+	v.timer.Stop()
+	v.tree.close()
+	s.mu.Lock()
+	remote := s.remote
+	s.mu.Unlock()
+	if remote != nil {
+		if err := remote.Stop(v.name, 0); err != nil && !errors.Is(err, keeper.ErrMissing) {
+			s.log.Warn("a view stays until the server starts again", "view", v.name, "error", err)
+			return
+		}
+	}
+	if v.scratch {
+		if err := s.removeFiles(v.name); err != nil {
+			s.log.Warn("the files of a view stay until the server starts again", "view", v.name, "error", err)
+		}
+	}
+}

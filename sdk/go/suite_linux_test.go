@@ -1,0 +1,372 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
+)
+
+type scenario struct {
+	Name     string            `json:"name"`
+	Optional bool              `json:"optional"`
+	Files    map[string]string `json:"files"`
+	Labels   map[string]string `json:"labels"`
+	Steps    []step            `json:"steps"`
+}
+
+type step struct {
+	Do            string            `json:"do"`
+	Command       any               `json:"command"`
+	Env           map[string]string `json:"env"`
+	Cwd           string            `json:"cwd"`
+	Stdin         string            `json:"stdin"`
+	Timeout       float64           `json:"timeout"`
+	Path          string            `json:"path"`
+	NewPath       string            `json:"newPath"`
+	ContentBase64 []byte            `json:"contentBase64"`
+	Recursive     bool              `json:"recursive"`
+	Session       string            `json:"session"`
+	Process       string            `json:"process"`
+	OpenStdin     bool              `json:"openStdin"`
+	Terminal      []uint32          `json:"terminal"`
+	Data          string            `json:"data"`
+	Signal        string            `json:"signal"`
+	ID            string            `json:"id"`
+	Labels        []string          `json:"labels"`
+	Snapshot      string            `json:"snapshot"`
+	Count         int               `json:"count"`
+	Expect        map[string]any    `json:"expect"`
+}
+
+func (s *step) command() *baileyv1.Command {
+	c := &baileyv1.Command{Env: s.Env, Cwd: s.Cwd, Stdin: []byte(s.Stdin), OpenStdin: s.OpenStdin}
+	switch v := s.Command.(type) {
+	case string:
+		c.Shell = v
+	case []any:
+		for _, arg := range v {
+			c.Argv = append(c.Argv, fmt.Sprint(arg))
+		}
+	}
+	if s.Timeout > 0 {
+		c.Timeout = durationpb.New(time.Duration(s.Timeout * float64(time.Second)))
+	}
+	if len(s.Terminal) == 2 {
+		c.Terminal = &baileyv1.TerminalSize{Rows: s.Terminal[0], Columns: s.Terminal[1]}
+	}
+	return c
+}
+
+// result is what a step did, by the keys of the suite.
+type result = map[string]any
+
+// play is one scenario under way.
+type play struct {
+	*Sandbox
+	dir       string
+	sessions  map[string]*Session
+	processes map[string]*Process
+	snapshots map[string]*baileyv1.Snapshot
+}
+
+func TestGoBehavesAsTheSuiteSays(t *testing.T) {
+	client := connectToOwnServer(t)
+	for _, s := range scenarios(t) {
+		t.Run(s.Name, func(t *testing.T) {
+			p := begin(t, client, s)
+			for _, step := range s.Steps {
+				got := p.step(t.Context(), &step)
+				if s.Optional && got["error"] == "unimplemented" {
+					t.Logf("the server does not do %s", step.Do)
+					return
+				}
+				if _, failed := got["error"]; failed && step.Expect["error"] == nil {
+					t.Fatalf("%s %v: %v", step.Do, step.Command, got)
+				}
+				for key, want := range step.Expect {
+					if !reflect.DeepEqual(normal(t, got[key]), want) {
+						t.Fatalf("%s %v: %s is %#v, want %#v, in %v", step.Do, step.Command, key, got[key], want, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestPythonBehavesAsTheSuiteSays(t *testing.T) {
+	testenv.Requires(t, testenv.Program("python3"))
+	root := testenv.ModuleRoot(t)
+	// Not through a wrapper that only its owner can execute.
+	runSuite(t, "PYTHONPATH="+filepath.Join(root, "sdk/python/src"), "/usr/bin/python3", "-B", "-m", "unittest", "discover", "-s", filepath.Join(root, "sdk/python/tests"))
+}
+
+func TestTypeScriptBehavesAsTheSuiteSays(t *testing.T) {
+	testenv.Requires(t, testenv.Program("node"))
+	runSuite(t, "", "node", "--test", filepath.Join(testenv.ModuleRoot(t), "sdk/typescript/test"))
+}
+
+// runSuite runs another language's tests, which start a server themselves.
+func runSuite(t *testing.T, variable string, argv ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	command.Env = append(os.Environ(), "BAILEYD="+testenv.Binary(t, "baileyd"), "BAILEY_ADDRESS=", "BAILEY_TOKEN=")
+	if variable != "" {
+		command.Env = append(command.Env, variable)
+	}
+	command.Dir = t.TempDir()
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+	}
+}
+
+func connectToOwnServer(t *testing.T) *Client {
+	t.Helper()
+	t.Setenv("BAILEYD", testenv.Binary(t, "baileyd"))
+	t.Setenv("BAILEY_ADDRESS", "")
+	client, err := Connect(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return client
+}
+
+func scenarios(t *testing.T) []scenario {
+	t.Helper()
+	content, err := os.ReadFile("../suite/scenarios.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []scenario
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func begin(t *testing.T, client *Client, s scenario) *play {
+	t.Helper()
+	p := &play{dir: t.TempDir(), sessions: map[string]*Session{}, processes: map[string]*Process{}, snapshots: map[string]*baileyv1.Snapshot{}}
+	for name, content := range s.Files {
+		path := filepath.Join(p.dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	request := &baileyv1.CreateSandboxRequest{Labels: s.Labels}
+	if s.Files != nil {
+		p.Sandbox, err = client.FromLocal(t.Context(), p.dir, request)
+	} else {
+		p.Sandbox, err = client.Create(t.Context(), request)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Destroy(context.Background()); err != nil && connect.CodeOf(err) != connect.CodeNotFound {
+			t.Errorf("destroy: %v", err)
+		}
+	})
+	return p
+}
+
+// normal is a value as JSON has it.
+func normal(t *testing.T, v any) any {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n any
+	if err := json.Unmarshal(data, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (p *play) step(ctx context.Context, s *step) result {
+	do, ok := steps[s.Do]
+	if !ok {
+		return result{"error": "no such step"}
+	}
+	got, err := do(p, ctx, s)
+	if err == nil {
+		return got
+	}
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		return result{"error": "command_failed", "exitCode": exit.Result.GetCode()}
+	}
+	return result{"error": connect.CodeOf(err).String(), "reason": Problem(err).GetReason(), "text": err.Error()}
+}
+
+var steps = map[string]func(*play, context.Context, *step) (result, error){
+	"run": func(p *play, ctx context.Context, s *step) (result, error) { return ran(p.Run(ctx, s.command())) },
+	"check": func(p *play, ctx context.Context, s *step) (result, error) {
+		r, err := p.Run(ctx, s.command())
+		if err == nil {
+			err = r.Check()
+		}
+		return nil, err
+	},
+	"stream": func(p *play, ctx context.Context, s *step) (result, error) {
+		var stdout, stderr bytes.Buffer
+		_, err := p.Stream(ctx, s.command(), &stdout, &stderr)
+		return result{"stdout": stdout.String(), "stderr": stderr.String()}, err
+	},
+	"writeFile": func(p *play, ctx context.Context, s *step) (result, error) {
+		return file(p.WriteFile(ctx, s.Path, bytes.NewReader(s.ContentBase64)))
+	},
+	"readFile": func(p *play, ctx context.Context, s *step) (result, error) { return content(p.ReadFile(ctx, s.Path)) },
+	"readCodebaseFile": func(p *play, ctx context.Context, s *step) (result, error) {
+		return content(p.Client().ReadCodebaseFile(ctx, p.Info().GetCodebaseId(), s.Path))
+	},
+	"localFile": func(p *play, _ context.Context, s *step) (result, error) {
+		return content(os.ReadFile(filepath.Join(p.dir, s.Path)))
+	},
+	"statFile": func(p *play, ctx context.Context, s *step) (result, error) { return file(p.StatFile(ctx, s.Path)) },
+	"listFiles": func(p *play, ctx context.Context, s *step) (result, error) {
+		all, err := p.ListFiles(ctx, s.Path, s.Recursive)
+		paths := []string{}
+		for _, f := range all {
+			paths = append(paths, f.GetPath())
+		}
+		return result{"paths": paths}, err
+	},
+	"makeDirectory": func(p *play, ctx context.Context, s *step) (result, error) { return file(p.MakeDirectory(ctx, s.Path)) },
+	"moveFile": func(p *play, ctx context.Context, s *step) (result, error) {
+		return file(p.MoveFile(ctx, s.Path, s.NewPath))
+	},
+	"removeFile": func(p *play, ctx context.Context, s *step) (result, error) {
+		return nil, p.RemoveFile(ctx, s.Path, s.Recursive)
+	},
+	"openSession": func(p *play, ctx context.Context, s *step) (_ result, err error) {
+		p.sessions[s.Session], err = p.Session(ctx, nil)
+		return nil, err
+	},
+	"sessionRun": func(p *play, ctx context.Context, s *step) (result, error) {
+		return ran(p.sessions[s.Session].Run(ctx, fmt.Sprint(s.Command)))
+	},
+	"closeSession": func(p *play, ctx context.Context, s *step) (result, error) {
+		return nil, p.sessions[s.Session].Close(ctx)
+	},
+	"start": func(p *play, ctx context.Context, s *step) (_ result, err error) {
+		p.processes[s.Process], err = p.Begin(ctx, s.command())
+		return nil, err
+	},
+	"write": func(p *play, ctx context.Context, s *step) (result, error) {
+		return nil, p.processes[s.Process].Write(ctx, []byte(s.Data))
+	},
+	"closeStdin": func(p *play, ctx context.Context, s *step) (result, error) {
+		return nil, p.processes[s.Process].CloseStdin(ctx)
+	},
+	"output": func(p *play, ctx context.Context, s *step) (result, error) {
+		return ran(p.processes[s.Process].Collect(ctx))
+	},
+	"wait": func(p *play, ctx context.Context, s *step) (result, error) {
+		e, err := p.processes[s.Process].Wait(ctx, time.Duration(s.Timeout*float64(time.Second)))
+		return result{"running": e.GetRunning(), "exitCode": e.GetExit().GetCode(), "signal": e.GetExit().GetSignal()}, err
+	},
+	"signal": func(p *play, ctx context.Context, s *step) (result, error) {
+		return nil, p.processes[s.Process].Signal(ctx, s.Signal)
+	},
+	"stop":         func(p *play, ctx context.Context, _ *step) (result, error) { return nil, p.Stop(ctx, 2*time.Second) },
+	"startSandbox": func(p *play, ctx context.Context, _ *step) (result, error) { return nil, p.Start(ctx) },
+	"destroy":      func(p *play, ctx context.Context, _ *step) (result, error) { return nil, p.Destroy(ctx) },
+	"info":         func(p *play, ctx context.Context, _ *step) (result, error) { return state(p.Refresh(ctx)) },
+	"getSandbox": func(p *play, ctx context.Context, s *step) (result, error) {
+		other, err := p.Client().Open(ctx, s.ID)
+		if err != nil {
+			return nil, err
+		}
+		return state(other.Info(), nil)
+	},
+	"listSandboxes": func(p *play, ctx context.Context, s *step) (result, error) {
+		page, err := p.Client().Sandboxes.ListSandboxes(ctx, &baileyv1.ListSandboxesRequest{Labels: s.Labels})
+		return result{"count": len(page.GetSandboxes())}, err
+	},
+	"snapshot": func(p *play, ctx context.Context, s *step) (_ result, err error) {
+		p.snapshots[s.Snapshot], err = p.Snapshot(ctx, s.Snapshot)
+		return nil, err
+	},
+	"rollback": func(p *play, ctx context.Context, s *step) (result, error) {
+		return nil, p.Rollback(ctx, p.snapshots[s.Snapshot])
+	},
+	"fork": fork,
+	"diff": func(p *play, ctx context.Context, _ *step) (result, error) {
+		changes, err := p.Diff(ctx)
+		var texts []string
+		for _, c := range changes {
+			texts = append(texts, c.GetPath()+" "+strings.ToLower(strings.TrimPrefix(c.GetKind().String(), "CHANGE_KIND_")))
+		}
+		return result{"changes": texts}, err
+	},
+	"apply": func(p *play, ctx context.Context, _ *step) (result, error) {
+		changes, err := p.Apply(ctx)
+		return result{"count": len(changes)}, err
+	},
+}
+
+func fork(p *play, ctx context.Context, s *step) (result, error) {
+	forks, err := p.Fork(ctx, s.Count, p.snapshots[s.Snapshot])
+	if err != nil {
+		return nil, err
+	}
+	var stdouts []string
+	for _, f := range forks {
+		r, err := f.Run(ctx, s.command())
+		if err := errors.Join(err, f.Destroy(ctx)); err != nil {
+			return nil, err
+		}
+		stdouts = append(stdouts, string(r.Stdout))
+	}
+	return result{"stdouts": stdouts}, nil
+}
+
+func ran(r *Result, err error) (result, error) {
+	if err != nil {
+		return nil, err
+	}
+	return result{
+		"stdout": string(r.Stdout), "stderr": string(r.Stderr), "stdoutBase64": base64.StdEncoding.EncodeToString(r.Stdout),
+		"exitCode": r.GetCode(), "signal": r.GetSignal(), "timedOut": r.GetTimedOut(),
+	}, nil
+}
+
+func file(f *baileyv1.FileInfo, err error) (result, error) {
+	return result{"path": f.GetPath(), "size": f.GetSizeBytes(), "type": strings.ToLower(strings.TrimPrefix(f.GetType().String(), "FILE_TYPE_"))}, err
+}
+
+func content(data []byte, err error) (result, error) {
+	return result{"content": string(data), "contentBase64": base64.StdEncoding.EncodeToString(data)}, err
+}
+
+func state(s *baileyv1.Sandbox, err error) (result, error) {
+	return result{"state": strings.ToLower(strings.TrimPrefix(s.GetState().String(), "SANDBOX_STATE_"))}, err
+}

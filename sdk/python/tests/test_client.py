@@ -1,0 +1,74 @@
+"""What Python's client does beside the shared suite."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import tempfile
+import unittest
+
+from bailey import AsyncSandbox, CommandFailed, ResourceLimits, Sandbox, SandboxClient, errors
+
+
+class Clients(unittest.TestCase):
+    def test_results_can_be_gathered_after_the_block(self) -> None:
+        async def main() -> list:
+            async with await AsyncSandbox.create() as sb:
+                runs = [sb.run(f"echo {i}") for i in range(8)]
+            return [r.stdout for r in await asyncio.gather(*runs)]
+
+        self.assertEqual([f"{i}\n" for i in range(8)], asyncio.run(main()))
+
+    def test_asyncio_has_streams_and_sessions(self) -> None:
+        async def main() -> None:
+            async with await AsyncSandbox.create() as sb:
+                self.assertEqual("one\ntwo\n", "".join([c.text async for c in sb.stream("echo one; echo two")]))
+                async with sb.session() as session:
+                    await session.run("cd /tmp")
+                    self.assertEqual("/tmp\n", (await session.run("pwd")).stdout)
+
+        asyncio.run(main())
+
+    def test_the_sandbox_is_destroyed_whatever_happens(self) -> None:
+        with SandboxClient() as client:
+            with tempfile.TemporaryDirectory() as directory:
+                pathlib.Path(directory, "a").write_text("a")
+                with self.assertRaises(CommandFailed):
+                    with Sandbox.from_local(directory, client=client) as sb:
+                        sb.run("exit 1", check=True)
+            with self.assertRaises(errors.NotFound):
+                client.get_sandbox(sb.id)
+            with self.assertRaises(errors.NotFound):
+                client.get_codebase(sb.codebase_id)
+
+    def test_a_directory_that_cannot_be_packed_leaves_no_codebase(self) -> None:
+        with SandboxClient() as client:
+            before = len(list(client.list_codebases()))
+            with self.assertRaises(OSError):
+                Sandbox.from_local("/no/such/directory", client=client)
+            self.assertEqual(before, len(list(client.list_codebases())))
+
+    def test_misspelt_options_are_refused(self) -> None:
+        with SandboxClient() as client:
+            with self.assertRaises(TypeError):
+                client.create_sandbox(resorces=ResourceLimits())
+            with Sandbox.create(client=client) as sb, self.assertRaises(TypeError):
+                sb.popen("true", tiemout=1)
+
+    def test_an_address_that_is_none_is_refused(self) -> None:
+        with self.assertRaises(ValueError):
+            SandboxClient("localhost:80")
+        with SandboxClient("unix:/no/such/socket") as client, self.assertRaises(errors.Unavailable):
+            client.server()
+
+    def test_errors_are_read_in_both_forms(self) -> None:
+        connect = {"code": "not_found", "message": "m", "details": [{"type": "bailey.v1.Problem", "value": "CgZyZWFzb24SBnJlbWVkeRgBIgYKAWsSAXYqAnIx"}]}
+        rest = {"code": 5, "message": "m", "details": [{"@type": "type.googleapis.com/bailey.v1.Problem", "reason": "reason", "remedy": "remedy", "retryable": True, "metadata": {"k": "v"}, "requestId": "r1"}]}
+        for answer in (connect, rest):
+            error = errors.from_answer(answer)
+            self.assertIsInstance(error, errors.NotFound)
+            self.assertEqual(("reason", "remedy", True, {"k": "v"}, "r1"), (error.reason, error.remedy, error.retryable, error.metadata, error.request_id))
+
+
+if __name__ == "__main__":
+    unittest.main()

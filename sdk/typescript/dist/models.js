@@ -1,0 +1,102 @@
+/** What the server knows, as plain data. */
+import { BaileyError } from "./errors.js";
+/** What a command did. */
+export class ExecResult {
+    execId;
+    exitCode;
+    /** The name of the signal that ended it, such as SIGKILL. */
+    signal;
+    timedOut;
+    outOfMemory;
+    /** More was written than is kept. */
+    truncated;
+    /** Why it could not be started at all. */
+    error;
+    /** Seconds from start to end. */
+    duration;
+    maxRssBytes;
+    stdoutBytes;
+    stderrBytes;
+    constructor(exit, stdout, stderr, execId, truncated = false) {
+        this.execId = execId;
+        this.exitCode = Number(exit["code"] ?? 0);
+        this.signal = exit["signal"] ?? "";
+        this.timedOut = exit["timedOut"] ?? false;
+        this.outOfMemory = exit["outOfMemory"] ?? false;
+        this.truncated = truncated;
+        this.error = exit["error"] ?? "";
+        this.duration = parseFloat(exit["rusage"]?.wallTime ?? "0");
+        this.maxRssBytes = Number(exit["rusage"]?.maxRssBytes ?? 0);
+        this.stdoutBytes = stdout;
+        this.stderrBytes = stderr;
+    }
+    get stdout() {
+        return this.stdoutBytes.toString();
+    }
+    get stderr() {
+        return this.stderrBytes.toString();
+    }
+    /** Whether the command has succeeded. */
+    get ok() {
+        return this.exitCode === 0;
+    }
+    /** Throws a CommandFailed unless it has. */
+    check() {
+        if (!this.ok)
+            throw new CommandFailed(this);
+        return this;
+    }
+}
+/** A command that had to succeed did not. */
+export class CommandFailed extends BaileyError {
+    code = "command_failed";
+    result;
+    constructor(result) {
+        let how = result.signal ? `was ended by ${result.signal}` : `exited with status ${result.exitCode}`;
+        if (result.error)
+            how = `could not be started: ${result.error}`;
+        if (result.timedOut)
+            how = "took too long";
+        const last = result.stderr.trim().split("\n").at(-1);
+        super(`the command ${how}${last ? `: ${last}` : ""}`, { reason: "command_failed" });
+        this.result = result;
+    }
+}
+const word = (text, prefix) => (text ?? "").replace(prefix, "").toLowerCase();
+export const codebase = (m) => ({
+    id: m["id"] ?? "", name: m["name"] ?? "", owner: m["owner"] ?? "", labels: m["labels"] ?? {},
+    version: Number(m["version"] ?? 0), fileCount: Number(m["fileCount"] ?? 0), sizeBytes: Number(m["sizeBytes"] ?? 0),
+});
+export const sandboxInfo = (m) => ({
+    id: m["id"] ?? "", name: m["name"] ?? "", owner: m["owner"] ?? "", labels: m["labels"] ?? {},
+    state: word(m["state"], "SANDBOX_STATE_"), stateReason: m["stateReason"] ?? "",
+    runtime: m["runtime"] ?? "", codebaseId: m["codebaseId"] ?? "", image: m["image"] ?? "",
+    workspace: m["workspace"] ?? "", parentId: m["parentId"] ?? "", ports: (m["ports"] ?? []).map(exposedPort),
+});
+export const exposedPort = (m) => ({ port: Number(m["port"] ?? 0), address: m["address"] ?? "" });
+export const fileInfo = (m) => ({
+    path: m["path"] ?? "", type: word(m["type"], "FILE_TYPE_"), size: Number(m["sizeBytes"] ?? 0),
+    mode: Number(m["mode"] ?? 0), modifyTime: m["modifyTime"] ?? "", linkTarget: m["linkTarget"] ?? "",
+    rawPath: m["rawPath"] ? Buffer.from(m["rawPath"], "base64") : Buffer.from(m["path"] ?? ""),
+});
+export const snapshot = (m) => ({
+    id: m["id"] ?? "", name: m["name"] ?? "", sandboxId: m["sandboxId"] ?? "", sizeBytes: Number(m["sizeBytes"] ?? 0),
+});
+export const change = (m) => ({
+    path: m["path"] ?? "", kind: word(m["kind"], "CHANGE_KIND_"), type: m["type"] ?? "",
+    size: Number(m["sizeBytes"] ?? 0), mode: Number(m["mode"] ?? 0), binary: m["binary"] ?? false,
+});
+export const stats = (m) => ({
+    memoryBytes: Number(m["memoryBytes"] ?? 0), memoryPeakBytes: Number(m["memoryPeakBytes"] ?? 0),
+    cpuSeconds: parseFloat(m["cpuTime"] ?? "0"), processes: Number(m["processes"] ?? 0),
+    diskBytes: Number(m["diskBytes"] ?? 0), execs: Number(m["execs"] ?? 0), denials: Number(m["denials"] ?? 0),
+});
+export const event = (m) => ({
+    cursor: m["cursor"] ?? "", time: m["time"] ?? "", kind: m["kind"] ?? "", sandboxId: m["sandboxId"] ?? "", detail: m["detail"] ?? {},
+});
+export const chunk = (m) => ({
+    stream: m["stream"] === "STREAM_STDERR" ? "stderr" : "stdout", offset: Number(m["offset"] ?? 0), data: Buffer.from(m["data"] ?? "", "base64"),
+});
+export const execResult = (m) => new ExecResult(m["exit"] ?? {}, Buffer.from(m["stdout"] ?? "", "base64"), Buffer.from(m["stderr"] ?? "", "base64"), m["execId"] ?? "", Boolean(m["stdoutTruncated"] || m["stderrTruncated"]));
+/** A number of seconds as the API has it. */
+export const duration = (seconds) => `${seconds.toFixed(9).replace(/\.?0+$/, "")}s`;

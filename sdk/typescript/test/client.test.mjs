@@ -1,0 +1,56 @@
+// What the client does beside the shared suite.
+
+import assert from "node:assert/strict";
+import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+
+import { NotFound, Sandbox, SandboxClient, Unavailable } from "../dist/index.js";
+
+describe("the client", () => {
+  let client;
+  before(async () => void (client = await SandboxClient.connect()));
+  after(() => client.close());
+
+  it("packs long names, links and modes", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "bailey-suite-"));
+    const long = "n".repeat(200);
+    try {
+      await writeFile(join(dir, long), "long");
+      await writeFile(join(dir, "ü"), "umlaut");
+      await writeFile(join(dir, "run"), "#!/bin/sh\necho ran\n", { mode: 0o755 });
+      await symlink("run", join(dir, "link"));
+      const sb = await Sandbox.fromLocal(dir, { client });
+      try {
+        assert.equal((await sb.run(`cat ${long} ü; ./link`)).stdout, "longumlautran\n");
+      } finally {
+        await sb.destroy();
+      }
+      await assert.rejects(client.getCodebase(sb.codebaseId), NotFound);
+    } finally {
+      await rm(dir, { recursive: true });
+    }
+  });
+
+  it("tells local errors from those of the connection", async () => {
+    await assert.rejects(Sandbox.fromLocal("/no/such/directory", { client }), { code: "ENOENT" });
+    const nowhere = await SandboxClient.connect({ address: "unix:/no/such/socket" });
+    await assert.rejects(nowhere.server(), Unavailable);
+    await assert.rejects(SandboxClient.connect({ address: "localhost:80" }), TypeError);
+  });
+
+  it("ends a command that is given up", async () => {
+    const sb = await Sandbox.create({ client });
+    try {
+      const abort = new AbortController();
+      const run = sb.run("echo > started; sleep 1000", { signal: abort.signal });
+      const begun = sb.run("until [ -e started ]; do sleep 0.01; done");
+      await begun;
+      abort.abort();
+      await assert.rejects(run, { code: "canceled" });
+    } finally {
+      await sb.destroy();
+    }
+  });
+});

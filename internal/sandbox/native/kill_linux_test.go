@@ -288,9 +288,11 @@ func dieAtStep(s *spec.Spec, o Options, step int) error {
 		return err
 	}
 	e := newEmbryo(o, s.Identity, s.Network, p)
-	// The last comes after the child's wait.
-	if births := len(e.birth.ops) - 1; step < births {
-		pauseAt(e.birth.plan, step, p.in.status, p.in.proceed)
+	// The last comes after the child's wait. Before the first the child has the
+	// launcher's descriptors and nothing that ends it, and would wait for itself:
+	// see TestLauncherKilledBeforeTheFirstStepLeavesNothing.
+	if births := len(e.birth.ops) - 2; step < births {
+		pauseAt(e.birth.plan, step+1, p.in.status, p.in.proceed)
 		return dieWithChildIn(e, nil)
 	} else {
 		step -= births

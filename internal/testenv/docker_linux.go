@@ -12,6 +12,9 @@ import (
 	"testing"
 )
 
+// dockerDir begins the name of an engine's directory.
+const dockerDir = "dockerd"
+
 // Dockerd starts a Docker engine of the test's own, with nothing of the machine's, and
 // returns where it listens, for DOCKER_HOST. It has gVisor as well where runsc is in PATH.
 // Only root can start one, and nothing is left of it after the test.
@@ -19,7 +22,7 @@ func Dockerd(t testing.TB) (address string) {
 	t.Helper()
 	Requires(t, Root, Program("dockerd"))
 	// Not the test's own directory, whose name is too long for a socket in it.
-	dir, err := os.MkdirTemp("", "dockerd")
+	dir, err := os.MkdirTemp("", dockerDir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func reaper(args []string) error {
 	if err != nil {
 		return err
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := testenv.HostMounts()
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func reaper(args []string) error {
 	if err != nil {
 		return err
 	}
-	if after, err := os.ReadFile("/proc/self/mountinfo"); err != nil || string(after) != string(mounts) {
+	if after, err := testenv.HostMounts(); err != nil || after != mounts {
 		return fmt.Errorf("mounts: %w\n%s", err, after)
 	}
 	return nil

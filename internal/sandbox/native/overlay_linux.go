@@ -30,6 +30,9 @@ func (b *builder) layers(over *spec.Overlay) {
 		lowers[i] = open(dir)
 	}
 	options := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + open(over.Upper) + ",workdir=" + open(over.Work) + ",userxattr"
+	if over.Volatile {
+		options += ",volatile"
+	}
 	at := "/proc/self/fd/" + strconv.Itoa(fdScratch) + "/" + b.overAt
 	b.call(unix.SYS_MOUNT, b.str("overlay"), b.str(at), b.str("overlay"), num(unix.MS_NOSUID|unix.MS_NODEV), b.str(options))
 	b.call(unix.SYS_CLOSE_RANGE, num(fdSpare), num(fd-1), num(0))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -61,7 +62,9 @@ func enter() int {
 	self.ExtraFiles = []*os.File{os.NewFile(uintptr(pair[1]), "spawn")}
 	self.Stdin, self.Stdout, self.Stderr = os.Stdin, os.Stdout, os.Stderr
 	uid, gid := os.Geteuid(), os.Getegid()
+	runtime.LockOSThread() // the kernel means the thread
 	self.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig:   syscall.SIGKILL,
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},

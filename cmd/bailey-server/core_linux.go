@@ -35,7 +35,7 @@ func (c *core) services() transport.Services {
 }
 
 func (c *core) collectors() []prometheus.Collector {
-	return []prometheus.Collector{&figures{c.store, c.log}}
+	return []prometheus.Collector{&figures{c.store, c.log}, c.server.Collector()}
 }
 
 // close leaves sandboxes to the next server, unless there will be none.

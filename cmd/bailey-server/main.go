@@ -1,7 +1,7 @@
 // Command bailey-server is the server: sandboxes as a service. It is what
-// "baileyd serve", "baileyd token" and "baileyd status" become. It is a program
-// of its own because what it links would slow down every start of baileyd, which
-// keeps sandboxes that stay and hands others over to their engines.
+// "baileyd serve", "baileyd token", "baileyd status" and "baileyd load" become. It
+// is a program of its own because what it links would slow down every start of
+// baileyd, which keeps sandboxes that stay and hands others over to their engines.
 package main
 
 import (
@@ -20,6 +20,7 @@ const help = `bailey-server serves sandboxes to programs. Start it as "baileyd s
   baileyd serve       serve the API
   baileyd token       create, list and revoke tokens
   baileyd status      what a server on this machine does
+  baileyd load        measure a server
 
 Each says more with --help.
 `
@@ -53,6 +54,8 @@ func dispatch(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 		return tokens(args, stdout, stderr)
 	case "status":
 		return status(args, stdout)
+	case "load":
+		return measure(args, stdout, stderr)
 	case "-v", "--version", "version":
 		_, err := io.WriteString(stdout, version.Line("bailey-server"))
 		return err
@@ -60,7 +63,7 @@ func dispatch(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 		_, err := io.WriteString(stdout, help)
 		return err
 	}
-	return errors.New("there is serve, token and status; see: baileyd serve --help")
+	return errors.New("there is serve, token, status and load; see: baileyd serve --help")
 }
 
 // newFlags returns a set of flags that leaves talking to the caller.

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/server/token"
 	"github.com/bailey-sandbox/bailey/internal/server/transport"
 	"github.com/bailey-sandbox/bailey/internal/store"
@@ -140,7 +141,7 @@ func (o *options) serve(ctx context.Context, log *slog.Logger, stdout io.Writer)
 	defer core.close()
 	t, err := transport.New(transport.Config{
 		Services: core.services(), Tokens: token.In(db), Requests: db, Log: log,
-		Collectors: core.collectors(), Hosts: o.hosts, Origins: o.origins,
+		Collectors: core.collectors(), Hosts: o.hosts, Origins: o.origins, Audit: o.audit(),
 	})
 	if err != nil {
 		return nil, err
@@ -180,6 +181,15 @@ func (o *options) run(ctx context.Context, t *transport.Transport, sockets socke
 	err := t.Serve(ctx, o.drainTime, listeners...)
 	end()
 	return next, errors.Join(err, <-decided)
+}
+
+// audit returns where lines about requests go: a file beside the database, unless
+// all of that ends with the server.
+func (o *options) audit() io.Writer {
+	if o.ephemeral {
+		return nil
+	}
+	return &event.Audit{Dir: o.state}
 }
 
 func (o *options) logger(to io.Writer) (*slog.Logger, error) {

@@ -18,6 +18,7 @@ by hand: the command bailey does, for the first "bailey --keep NAME -- CMD".
   baileyd serve       serve sandboxes to programs, over an API
   baileyd token       create, list and revoke tokens for it
   baileyd status      what that server does
+  baileyd load        measure such a server
   baileyd keeper      keep sandboxes, for who hands over a socket
   baileyd doctor      what "bailey doctor" runs
   baileyd box top     what "bailey box top" shows on a terminal

@@ -11,7 +11,7 @@ import (
 )
 
 // serverVerbs are those of the server, which is a program of its own.
-var serverVerbs = []string{"serve", "token", "status"}
+var serverVerbs = []string{"serve", "token", "status", "load"}
 
 // becomeServer executes the server if the arguments are for it.
 func becomeServer(args []string) (is bool, err error) {

@@ -69,6 +69,16 @@ func (a *Audit) Emit(e *Event) {
 	}
 }
 
+// Write appends a line, newline included, to the log as Emit does.
+func (a *Audit) Write(line []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.append(line); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
 // Err returns the first thing that went wrong and how many events are missing
 // because of it and what followed, or nil.
 func (a *Audit) Err() error {

@@ -112,6 +112,7 @@ func (b *box) network(e *event.Event) {
 	e.Sandbox = b.name
 	b.keeper.audit.Emit(e)
 	b.recent.Emit(e)
+	b.stir()
 	if e.Kind != event.Deny {
 		return
 	}
@@ -267,6 +268,7 @@ const maxEarly = 64
 func (b *box) denied(d broker.Denial) {
 	e := denied{Denial{d, broker.ProcessName(d.Pid)}, broker.Ancestors(d.Pid)}
 	b.recent.Emit(e.event(b.name))
+	b.stir()
 	b.keeper.mu.Lock()
 	var to *conn
 	found := false

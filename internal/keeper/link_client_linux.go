@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/wire"
 )
@@ -21,8 +22,7 @@ var ErrGone = errGone
 // in the keeper for the next one.
 type Remote struct {
 	conn *conn
-	exit func(Execution)
-	gone func(name string)
+	tell Told
 	done chan struct{}
 
 	mu      sync.Mutex
@@ -36,12 +36,19 @@ type answer struct {
 	files []*os.File
 }
 
+// Told is what a server is told unasked: of each command that ends, of each sandbox
+// that does, and of each that has new events, once until they are asked for. One
+// call comes after the other, and may come before Exec has returned. For a
+// sandbox that is gone there may be no calls about its commands.
+type Told struct {
+	Exit  func(Execution)
+	Gone  func(name string)
+	Event func(name string)
+}
+
 // Link connects to the keeper of a site, and starts it if there is none. Without a
-// server, sandboxes go on for as long as orphans says. Exit is called for each
-// command that ends and gone for each sandbox, one after the other; a call may
-// come before Exec has returned. For a sandbox that is gone there may be no calls
-// about its commands.
-func (s Site) Link(orphans time.Duration, exit func(Execution), gone func(name string)) (*Remote, error) {
+// server, sandboxes go on for as long as orphans says.
+func (s Site) Link(orphans time.Duration, tell Told) (*Remote, error) {
 	c, err := s.dial(true)
 	if err != nil {
 		return nil, err
@@ -57,7 +64,7 @@ func (s Site) Link(orphans time.Duration, exit func(Execution), gone func(name s
 		c.close()
 		return nil, err
 	}
-	r := &Remote{conn: c, exit: exit, gone: gone, done: make(chan struct{}), waiting: make(map[uint64]chan<- *answer)}
+	r := &Remote{conn: c, tell: tell, done: make(chan struct{}), waiting: make(map[uint64]chan<- *answer)}
 	go r.listen()
 	return r, nil
 }
@@ -128,13 +135,19 @@ func (r *Remote) take(m *received) error {
 		if err := m.decode(&x); err != nil {
 			return err
 		}
-		r.exit(x)
+		r.tell.Exit(x)
 	case tellGone:
 		var n Name
 		if err := m.decode(&n); err != nil {
 			return err
 		}
-		r.gone(n.Name)
+		r.tell.Gone(n.Name)
+	case tellEvent:
+		var n Name
+		if err := m.decode(&n); err != nil {
+			return err
+		}
+		r.tell.Event(n.Name)
 	default:
 		m.close()
 	}
@@ -302,6 +315,23 @@ func (r *Remote) Usage(name string) (Used, error) {
 	var u Used
 	_, err := r.ask(linkUsage, func(ref uint64) any { return Name{ref, name} }, &u)
 	return u, err
+}
+
+// Events returns the latest events of a sandbox, by numbers: one that comes again
+// keeps its number, and has another count.
+func (r *Remote) Events(name string) (list []event.Numbered, err error) {
+	var h Happened
+	if _, err := r.ask(linkEvents, func(ref uint64) any { return Name{Ref: ref, Name: name} }, &h); err != nil {
+		return nil, err
+	}
+	for i, line := range h.Lines {
+		e, err := event.Decode(line)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, event.Numbered{Number: h.Numbers[i], Event: *e})
+	}
+	return list, nil
 }
 
 // State lists what the keeper holds.

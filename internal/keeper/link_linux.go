@@ -29,6 +29,7 @@ type linked struct {
 // standing is what is known of a server's sandbox beside the box.
 type standing struct {
 	freezer *limits.Freezer // or nil
+	told    bool            // the server knows that there are events
 }
 
 // execution is a command of a server's. The keeper's mutex guards what is in it.
@@ -233,6 +234,8 @@ func (k *Keeper) serveLink(c *conn, r *received) error {
 		return handle(c, r, func(u *Rules) uint64 { return u.Ref }, k.changeRules)
 	case linkList:
 		return handle(c, r, refOfName, k.state)
+	case linkEvents:
+		return handle(c, r, refOfName, k.happened)
 	}
 	return fmt.Errorf("no request on a link is %q", r.kind)
 }
@@ -282,7 +285,7 @@ func (k *Keeper) open(o *Open) (any, []*os.File, error) {
 	b.resident.AtEnd(func() { k.lose(b) })
 	close(b.ready)
 	go b.attend()
-	return Standing{Name: b.name, Pid: b.resident.Pid, Since: Moment(b.created.UnixNano())}, nil, nil
+	return Standing{Name: b.name, Pid: b.resident.Pid, Since: Moment(b.created.UnixNano()), Ports: b.ports}, nil, nil
 }
 
 // lose forgets a sandbox that has ended, with its commands, and says so.
@@ -311,7 +314,7 @@ func (k *Keeper) state(*Name) (any, []*os.File, error) {
 	var s State
 	for b, extra := range k.linked.boxes {
 		if b.resident != nil {
-			s.Boxes = append(s.Boxes, Standing{b.name, b.resident.Pid, Moment(b.created.UnixNano()), extra.freezer != nil, b.leaving})
+			s.Boxes = append(s.Boxes, Standing{b.name, b.resident.Pid, Moment(b.created.UnixNano()), extra.freezer != nil, b.leaving, b.ports})
 		}
 	}
 	for _, x := range k.linked.execs {
@@ -448,6 +451,40 @@ func (k *Keeper) used(n *Name) (any, []*os.File, error) {
 	measure(boxes)
 	u.Measured, u.Denials = boxes[0], boxes[0].Denials
 	return u, nil, nil
+}
+
+// stir tells the server once that there are events it has not asked for.
+func (b *box) stir() {
+	k := b.keeper
+	k.mu.Lock()
+	s := k.linked.boxes[b]
+	tell := s != nil && !s.told
+	if tell {
+		s.told = true
+	}
+	k.mu.Unlock()
+	if tell {
+		k.tell(tellEvent, Name{Name: b.name})
+	}
+}
+
+// happened returns the events of a sandbox.
+func (k *Keeper) happened(n *Name) (any, []*os.File, error) {
+	b, err := k.standing(n.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	k.mu.Lock()
+	if s := k.linked.boxes[b]; s != nil {
+		s.told = false // before they are read: none is missed
+	}
+	k.mu.Unlock()
+	var h Happened
+	for _, e := range b.recent.Events() {
+		h.Numbers = append(h.Numbers, e.Number)
+		h.Lines = append(h.Lines, e.Event.AppendLine(nil))
+	}
+	return h, nil, nil
 }
 
 // changeRules gives a sandbox other network rules.

@@ -28,7 +28,10 @@ type server struct {
 func linkTo(t *testing.T, orphans time.Duration) *server {
 	t.Helper()
 	s := &server{t: t, exits: make(chan Execution, 100), gone: make(chan string, 100)}
-	r, err := Own().Link(orphans, func(x Execution) { s.exits <- x }, func(name string) { s.gone <- name })
+	r, err := Own().Link(orphans, Told{
+		Exit: func(x Execution) { s.exits <- x }, Gone: func(name string) { s.gone <- name },
+		Event: func(string) {},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ const (
 	linkUsage  kind = 'W' // Name: of a sandbox
 	linkReload kind = 'J' // Rules
 	linkList   kind = 'M' // Name, which is empty
+	linkEvents kind = 'D' // Name: of a sandbox
 )
 
 // What the keeper sends on it.
@@ -34,6 +35,7 @@ const (
 	tellReply kind = 'r' // reply
 	tellExit  kind = 'x' // Execution that has ended
 	tellGone  kind = 'g' // Name: of a sandbox that has ended
+	tellEvent kind = 'c' // Name: of a sandbox of which there are new events since they were asked for
 )
 
 // Link begins a link.
@@ -121,6 +123,8 @@ type Standing struct {
 	Since  Moment
 	Frozen bool
 	Ending bool // it was asked to end, and has not yet
+	// Ports are those of the host that lead inside, as ADDR:PORT:INSIDE.
+	Ports []string
 }
 
 // State is all that a keeper holds for a server.
@@ -181,6 +185,13 @@ type Used struct {
 	Known    bool // the usage is that of a control group
 	Measured Box
 	Denials  int
+}
+
+// Happened are the latest events of a sandbox, each with its number and as
+// package event writes it.
+type Happened struct {
+	Numbers []int
+	Lines   [][]byte
 }
 
 // reply is the answer to a request.

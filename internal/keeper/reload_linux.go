@@ -45,11 +45,17 @@ func (k *Keeper) reload(c *conn, r *received) error {
 	if b.err != nil {
 		return b.err
 	}
-	if err := b.reload(&change.Spec); err != nil {
+	var fixed *fixedError
+	if err := b.reload(&change.Spec); errors.As(err, &fixed) {
+		return fmt.Errorf("%w; for a new one: bailey box stop %s", err, b.name)
+	} else if err != nil {
 		return err
 	}
 	return c.send(tellDone, nil)
 }
+
+// fixedError is the error for what only a new sandbox can have.
+type fixedError struct{ error }
 
 // reload changes the rules, and what the sandbox is known by: a command under the
 // new policy finds it.
@@ -57,10 +63,10 @@ func (b *box) reload(s *spec.Spec) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	if err := spec.Changeable(b.spec, s); err != nil {
-		return fmt.Errorf("%w; for a new one: bailey box stop %s", err, b.name)
+		return &fixedError{err}
 	}
 	if !bytes.Equal(b.frame, Key(s.Frame())) {
-		return errors.New("files that the sandbox shows were replaced since it was made; for a new one: bailey box stop " + b.name)
+		return &fixedError{errors.New("files that the sandbox shows were replaced since it was made")}
 	}
 	if s.Gate == nil && s.Rules == nil {
 		return errors.New("the sandbox has no network, and no rules that could change")

@@ -235,12 +235,15 @@ func (s *Server) writeOff(ctx context.Context, id string) {
 	if again {
 		return
 	}
-	_, err := s.change(ctx, id, func(sb *baileyv1.Sandbox) error {
+	k, err := s.change(ctx, id, func(sb *baileyv1.Sandbox) error {
 		if sb.GetState() == baileyv1.SandboxState_SANDBOX_STATE_RUNNING || sb.GetState() == baileyv1.SandboxState_SANDBOX_STATE_PAUSED {
-			sb.State, sb.StateReason = baileyv1.SandboxState_SANDBOX_STATE_FAILED, "its first process was ended from outside"
+			sb.State, sb.StateReason, sb.Ports = baileyv1.SandboxState_SANDBOX_STATE_FAILED, "its first process was ended from outside", nil
 		}
 		return nil
 	})
+	if err == nil {
+		s.emitState(k.sandbox)
+	}
 	if err != nil && connect.CodeOf(err) != connect.CodeNotFound {
 		s.log.Error("a sandbox that ended cannot be written down", "sandbox", id, "error", err)
 	}
@@ -331,6 +334,9 @@ func (s *Server) adopt(ctx context.Context, k *kept, st keeper.Standing, stands 
 	if next != now {
 		if _, err := s.change(ctx, k.sandbox.GetId(), func(sb *baileyv1.Sandbox) error {
 			sb.State, sb.StateReason = next, reason
+			if !stands {
+				sb.Ports = nil
+			}
 			return nil
 		}); err != nil {
 			return false, err

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
+	"unicode"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/api/httpbody"
@@ -14,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	"github.com/bailey-sandbox/bailey/internal/store"
@@ -175,7 +179,7 @@ func (s *Server) advance(ctx context.Context, id string, build func(c *codebase,
 	}
 	made, err := build(c, next)
 	if err != nil {
-		return nil, importError(err)
+		return nil, err
 	}
 	c.Version++
 	c.UpdateTime = timestamppb.New(time.Now())
@@ -202,7 +206,7 @@ func (s *Server) advance(ctx context.Context, id string, build func(c *codebase,
 // importError tells a bad archive from a failure of the server's.
 func importError(err error) error {
 	var e *connect.Error
-	if errors.As(err, &e) {
+	if err == nil || errors.As(err, &e) {
 		return err
 	}
 	return problem.New(connect.CodeInvalidArgument, "invalid_archive", err, problem.Remedy("send a tar archive, plain or compressed with gzip"))
@@ -229,10 +233,14 @@ func (s *Server) UploadCodebase(ctx context.Context, from *connect.ClientStream[
 	}}
 	return s.advance(ctx, first.GetCodebaseId(), func(c *codebase, place string) (workspace.Codebase, error) {
 		o := workspace.ImportOptions{Name: place, Source: "upload"}
+		var made workspace.Codebase
+		var err error
 		if replace || c.GetVersion() == 0 {
-			return s.files.ImportArchive(body, o)
+			made, err = s.files.ImportArchive(body, o)
+		} else {
+			made, err = s.files.ImportLayer(body, c.place(), o)
 		}
-		return s.files.ImportLayer(body, c.place(), o)
+		return made, importError(err)
 	})
 }
 
@@ -289,19 +297,67 @@ func (s *Server) ImportCodebase(ctx context.Context, r *baileyv1.ImportCodebaseR
 	if err := who.Demand(caller.Write); err != nil {
 		return nil, err
 	}
-	if r.GetGit() != nil {
-		return nil, problem.Unimplemented("git_unsupported", errors.New("repositories cannot be imported yet"), problem.Remedy("upload an archive of it"))
-	}
-	if err := who.Demand(caller.Admin); err != nil {
+	if err := mayImport(who, r); err != nil {
 		return nil, err
-	}
-	if !filepath.IsAbs(r.GetDirectory()) {
-		return nil, problem.Invalid("directory", "%q is not an absolute path", r.GetDirectory())
 	}
 	return s.advance(ctx, r.GetCodebaseId(), func(c *codebase, place string) (workspace.Codebase, error) {
 		if !r.GetReplace() && c.GetVersion() > 0 {
 			return workspace.Codebase{}, failed("codebase_not_empty", errors.New("the codebase has files already"), problem.Remedy("set replace"))
 		}
-		return s.files.ImportDirectory(r.GetDirectory(), workspace.ImportOptions{Name: place, GitIgnore: r.GetRespectGitignore()})
+		o := workspace.ImportOptions{Name: place, GitIgnore: r.GetRespectGitignore()}
+		var made workspace.Codebase
+		var err error
+		if r.GetGit() != nil {
+			made, err = s.files.ImportGit(s.bailey(), r.GetGit().GetUrl(), r.GetGit().GetRef(), o)
+		} else {
+			made, err = s.files.ImportDirectory(r.GetDirectory(), o)
+		}
+		if err != nil {
+			err = failed("cannot_be_imported", err, problem.Remedy("check that the server can read it"))
+		}
+		return made, err
 	})
+}
+
+// mayImport refuses what a caller may not have imported. Files of the server's
+// machine are for administrators, as is what only that machine can reach: others
+// name a host, which must then be a public one.
+func mayImport(who caller.Caller, r *baileyv1.ImportCodebaseRequest) error {
+	git := r.GetGit()
+	if git == nil {
+		if err := who.Demand(caller.Admin); err != nil {
+			return err
+		}
+		if !filepath.IsAbs(r.GetDirectory()) {
+			return problem.Invalid("directory", "%q is not an absolute path", r.GetDirectory())
+		}
+		return nil
+	}
+	if git.GetIncludeHistory() {
+		return problem.Unimplemented("history_unsupported", errors.New("the history of a repository cannot be imported yet"), problem.Remedy("leave out include_history, or upload an archive of a clone"))
+	}
+	u, err := url.Parse(git.GetUrl())
+	remote := err == nil && (u.Scheme == "https" || u.Scheme == "http")
+	if !remote && !filepath.IsAbs(git.GetUrl()) {
+		return problem.Invalid("url", "%q is neither an http or https address nor an absolute path", git.GetUrl())
+	}
+	if remote && isPublicName(u.Hostname()) {
+		return nil
+	}
+	return who.Demand(caller.Admin)
+}
+
+// isPublicName says whether a host is a name below a domain, and no way to write
+// an address.
+func isPublicName(host string) bool {
+	i := strings.LastIndexByte(host, '.')
+	return i > 0 && i+1 < len(host) && unicode.IsLetter(rune(host[i+1])) && !strings.Contains(host, ":")
+}
+
+// bailey is the command that git is run with.
+func (s *Server) bailey() string {
+	if s.config.Keeper != "" {
+		return filepath.Join(filepath.Dir(s.config.Keeper), "bailey")
+	}
+	return host.Beside("bailey")
 }

@@ -79,18 +79,40 @@ func cleanPath(field, name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// tree opens the tree of a request, and its path in it.
-func (s *Server) tree(ctx context.Context, r named, scope caller.Scope) (dir *os.File, name string, release func(), err error) {
-	if err := caller.From(ctx).Demand(scope); err != nil {
+// edit changes something in the tree of a request. Of a codebase that makes a new
+// version.
+func (s *Server) edit(ctx context.Context, r named, change func(dir *os.File, name string) (*baileyv1.FileInfo, error)) (info *baileyv1.FileInfo, err error) {
+	if err := caller.From(ctx).Demand(caller.Write); err != nil {
+		return nil, err
+	}
+	name, err := pathOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if id := r.GetCodebaseId(); id != "" {
+		err := s.editCodebase(ctx, id, func(dir *os.File) (err error) {
+			info, err = change(dir, name)
+			return err
+		})
+		return info, err
+	}
+	dir, release, err := s.sandboxTree(ctx, r.GetSandboxId())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return change(dir, name)
+}
+
+// tree opens the tree of a request to be read, and its path in it.
+func (s *Server) tree(ctx context.Context, r named) (dir *os.File, name string, release func(), err error) {
+	if err := caller.From(ctx).Demand(caller.Read); err != nil {
 		return nil, "", nil, err
 	}
 	if name, err = pathOf(r); err != nil {
 		return nil, "", nil, err
 	}
 	if r.GetCodebaseId() != "" {
-		if scope != caller.Read {
-			return nil, "", nil, problem.Unimplemented("codebase_files", errors.New("single files of a codebase cannot be written yet"), problem.Remedy("upload an archive to the codebase"))
-		}
 		dir, release, err = s.codebaseTree(ctx, r.GetCodebaseId())
 	} else {
 		dir, release, err = s.sandboxTree(ctx, r.GetSandboxId())
@@ -173,7 +195,7 @@ func parent(dir *os.File, name string) (*os.File, string, error) {
 
 // StatFile implements the API.
 func (s *Server) StatFile(ctx context.Context, r *baileyv1.StatFileRequest) (*baileyv1.FileInfo, error) {
-	dir, name, release, err := s.tree(ctx, r, caller.Read)
+	dir, name, release, err := s.tree(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +214,7 @@ func (s *Server) StatFile(ctx context.Context, r *baileyv1.StatFileRequest) (*ba
 // ListFiles implements the API.
 func (s *Server) ListFiles(ctx context.Context, r *baileyv1.ListFilesRequest) (*baileyv1.ListFilesResponse, error) {
 	const usual, most = 1000, 10_000
-	dir, name, release, err := s.tree(ctx, r, caller.Read)
+	dir, name, release, err := s.tree(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +336,7 @@ func (s *Server) ReadFile(ctx context.Context, r *baileyv1.ReadFileRequest) (*ba
 	if r.GetOffset() < 0 || r.GetLength() < 0 {
 		return nil, problem.Invalid("offset", "offset and length are not negative")
 	}
-	dir, name, release, err := s.tree(ctx, r, caller.Read)
+	dir, name, release, err := s.tree(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -345,7 +367,7 @@ func (s *Server) DownloadFile(ctx context.Context, r *baileyv1.DownloadFileReque
 	if r.GetOffset() < 0 {
 		return problem.Invalid("offset", "it is negative")
 	}
-	dir, name, release, err := s.tree(ctx, r, caller.Read)
+	dir, name, release, err := s.tree(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -378,14 +400,11 @@ func (s *Server) WriteFile(ctx context.Context, r *baileyv1.WriteFileRequest) (*
 	if len(r.GetContent()) > mostInOne {
 		return nil, problem.Invalid("content", "it has more than %d bytes; use UploadFile", mostInOne)
 	}
-	dir, name, release, err := s.tree(ctx, r, caller.Write)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return writeFile(dir, name, r.GetMode(), r.GetMakeParents(), func(f *os.File) error {
-		_, err := f.Write(r.GetContent())
-		return err
+	return s.edit(ctx, r, func(dir *os.File, name string) (*baileyv1.FileInfo, error) {
+		return writeFile(dir, name, r.GetMode(), r.GetMakeParents(), func(f *os.File) error {
+			_, err := f.Write(r.GetContent())
+			return err
+		})
 	})
 }
 
@@ -395,12 +414,7 @@ func (s *Server) UploadFile(ctx context.Context, from *connect.ClientStream[bail
 		return nil, errors.Join(from.Err(), problem.Invalid("path", "the first message names the file"))
 	}
 	first := from.Msg()
-	dir, name, release, err := s.tree(ctx, first, caller.Write)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return writeFile(dir, name, first.GetMode(), first.GetMakeParents(), func(f *os.File) error {
+	write := func(f *os.File) error {
 		_, err := f.Write(first.GetContent().GetData())
 		for err == nil && from.Receive() {
 			_, err = f.Write(from.Msg().GetContent().GetData())
@@ -409,6 +423,9 @@ func (s *Server) UploadFile(ctx context.Context, from *connect.ClientStream[bail
 			err = from.Err()
 		}
 		return err
+	}
+	return s.edit(ctx, first, func(dir *os.File, name string) (*baileyv1.FileInfo, error) {
+		return writeFile(dir, name, first.GetMode(), first.GetMakeParents(), write)
 	})
 }
 
@@ -445,7 +462,7 @@ func writeFile(dir *os.File, name string, mode uint32, parents bool, write func(
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = unix.Renameat(int(p.Fd()), temporary, int(p.Fd()), entry)
+		err = place(int(p.Fd()), temporary, entry, &st)
 	}
 	if err != nil {
 		_ = unix.Unlinkat(int(p.Fd()), temporary, 0) // it is nobody's
@@ -485,67 +502,66 @@ func makeDirs(dir *os.File, name string, mode uint32) error {
 
 // MakeDirectory implements the API.
 func (s *Server) MakeDirectory(ctx context.Context, r *baileyv1.MakeDirectoryRequest) (*baileyv1.FileInfo, error) {
-	dir, name, release, err := s.tree(ctx, r, caller.Write)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	mode := r.GetMode()
 	if mode == 0 {
 		mode = 0o755
 	}
-	if err := makeDirs(dir, name, mode); err != nil {
-		return nil, err
-	}
-	d, err := openBeneath(dir, name, unix.O_DIRECTORY|unix.O_PATH)
-	if err != nil {
-		return nil, fileError(name, err)
-	}
-	defer d.Close()
-	return describeFile(d, ".", name)
+	return s.edit(ctx, r, func(dir *os.File, name string) (*baileyv1.FileInfo, error) {
+		if err := makeDirs(dir, name, mode); err != nil {
+			return nil, err
+		}
+		d, err := openBeneath(dir, name, unix.O_DIRECTORY|unix.O_PATH)
+		if err != nil {
+			return nil, fileError(name, err)
+		}
+		defer d.Close()
+		return describeFile(d, ".", name)
+	})
 }
 
 // RemoveFile implements the API.
 func (s *Server) RemoveFile(ctx context.Context, r *baileyv1.RemoveFileRequest) (*emptypb.Empty, error) {
-	dir, name, release, err := s.tree(ctx, r, caller.Write)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
+	_, err := s.edit(ctx, r, func(dir *os.File, name string) (*baileyv1.FileInfo, error) {
+		return nil, removeFile(dir, name, r.GetRecursive())
+	})
+	return &emptypb.Empty{}, err
+}
+
+func removeFile(dir *os.File, name string, recursive bool) error {
 	p, entry, err := parent(dir, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer p.Close()
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(p.Fd()), entry, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil, fileError(name, err)
+		return fileError(name, err)
 	}
 	switch {
-	case r.GetRecursive():
+	case recursive:
 		err = files.Remove(p, entry)
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		err = unix.Unlinkat(int(p.Fd()), entry, unix.AT_REMOVEDIR)
 	default:
 		err = unix.Unlinkat(int(p.Fd()), entry, 0)
 	}
-	return &emptypb.Empty{}, fileError(name, err)
+	return fileError(name, err)
 }
 
 // MoveFile implements the API.
 func (s *Server) MoveFile(ctx context.Context, r *baileyv1.MoveFileRequest) (*baileyv1.FileInfo, error) {
-	dir, name, release, err := s.tree(ctx, r, caller.Write)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	next := r.GetNewPath()
 	if len(r.GetRawNewPath()) > 0 {
 		next = string(r.GetRawNewPath())
 	}
-	if next, err = cleanPath("new_path", next); err != nil {
+	next, err := cleanPath("new_path", next)
+	if err != nil {
 		return nil, err
 	}
+	return s.edit(ctx, r, func(dir *os.File, name string) (*baileyv1.FileInfo, error) { return moveFile(dir, name, next) })
+}
+
+func moveFile(dir *os.File, name, next string) (*baileyv1.FileInfo, error) {
 	from, entry, err := parent(dir, name)
 	if err != nil {
 		return nil, err

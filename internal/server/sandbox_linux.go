@@ -82,7 +82,7 @@ func (s *Server) newKept(owner string, r *baileyv1.CreateSandboxRequest, bounded
 
 // establish makes a sandbox, with the layer that it writes to.
 func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Options) (*delta.Delta, error)) error {
-	id := k.sandbox.GetId()
+	begin, id := time.Now(), k.sandbox.GetId()
 	end := s.turns.take(id)
 	defer end()
 	d, err := files(delta.Options{Name: id, Target: workspaceDir})
@@ -94,6 +94,7 @@ func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Option
 		return errors.Join(err, s.removeFiles(id))
 	}
 	s.plan(k)
+	s.figures.made.Observe(time.Since(begin).Seconds())
 	return nil
 }
 
@@ -111,12 +112,14 @@ func (s *Server) makeFiles(ctx context.Context, r *baileyv1.CreateSandboxRequest
 // bringUp starts a sandbox, if it is to be started, and writes it down.
 func (s *Server) bringUp(ctx context.Context, k *kept, start bool) error {
 	sb := k.sandbox
-	pid := 0
+	var standing keeper.Standing
 	if start {
+		s.renew(sb.GetId())
 		var err error
-		if pid, err = s.raise(k); err != nil {
+		if standing, err = s.raise(k); err != nil {
 			return err
 		}
+		sb.Ports = portsOf(&standing)
 		sb.State, sb.StateReason, sb.StartTime = baileyv1.SandboxState_SANDBOX_STATE_RUNNING, "", timestamppb.Now()
 	} else if _, err := s.compiled(k); err != nil {
 		return err
@@ -124,13 +127,16 @@ func (s *Server) bringUp(ctx context.Context, k *kept, start bool) error {
 	err := k.save()
 	if err == nil {
 		if start {
-			s.add(newBox(k, pid))
+			s.add(newBox(k, standing.Pid))
 		}
 		err = s.store.Commit(ctx, store.Put(k.record))
 	}
 	if err != nil && start {
 		s.drop(sb.GetId())
 		err = errors.Join(err, s.end(sb.GetId(), 0))
+	}
+	if err == nil {
+		s.emitState(sb)
 	}
 	return err
 }
@@ -151,24 +157,26 @@ func (s *Server) overlay(id string) (*spec.Overlay, error) {
 		return nil, err
 	}
 	defer d.Close()
-	return &spec.Overlay{Name: id, Source: workspaceDir, Lowers: d.Lowers(), Upper: d.Upper(), Work: d.Work()}, nil
+	if err := unmark(d.Work()); err != nil {
+		return nil, err
+	}
+	return &spec.Overlay{Name: id, Source: workspaceDir, Lowers: d.Lowers(), Upper: d.Upper(), Work: d.Work(), Volatile: true}, nil
 }
 
 // raise has the keeper make the sandbox.
-func (s *Server) raise(k *kept) (pid int, err error) {
+func (s *Server) raise(k *kept) (st keeper.Standing, err error) {
 	sp, err := s.compiled(k)
 	if err != nil {
-		return 0, err
+		return st, err
 	}
 	remote, err := s.reach()
 	if err != nil {
-		return 0, err
+		return st, err
 	}
-	st, err := remote.Open(k.sandbox.GetId(), sp, 0)
-	if err != nil {
-		return 0, explain(err)
+	if st, err = remote.Open(k.sandbox.GetId(), sp, 0); err != nil {
+		return st, explain(err)
 	}
-	return st.Pid, nil
+	return st, nil
 }
 
 // explain is an error of the keeper's as clients see it.
@@ -341,11 +349,15 @@ func (s *Server) halt(id string, grace time.Duration) error {
 func (s *Server) mark(ctx context.Context, id string, state baileyv1.SandboxState) (*baileyv1.Sandbox, error) {
 	k, err := s.change(ctx, id, func(sb *baileyv1.Sandbox) error {
 		sb.State, sb.StateReason = state, ""
+		if state == baileyv1.SandboxState_SANDBOX_STATE_STOPPED {
+			sb.Ports = nil
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.emitState(k.sandbox)
 	return k.sandbox, nil
 }
 
@@ -423,47 +435,10 @@ func (s *Server) destroy(ctx context.Context, k *kept) error {
 	}
 	s.unplan(id)
 	s.endView(id)
+	s.endFeed(id)
 	err = s.halt(id, 0)
 	s.forgetAll(id)
 	return errors.Join(err, s.removeFiles(id))
-}
-
-// UpdateSandbox implements the API.
-func (s *Server) UpdateSandbox(ctx context.Context, r *baileyv1.UpdateSandboxRequest) (*baileyv1.Sandbox, error) {
-	_, end, err := s.hold(ctx, r.GetSandboxId())
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	if r.Network != nil || r.GetRules() != nil {
-		return nil, problem.Unimplemented("update_unsupported", errors.New("the rules of a sandbox cannot be changed yet"), problem.Remedy("make another sandbox"))
-	}
-	k, err := s.change(ctx, r.GetSandboxId(), func(sb *baileyv1.Sandbox) error {
-		if r.GetLabels() != nil {
-			sb.Labels = r.GetLabels().GetLabels()
-		}
-		if d := r.GetTtl(); d != nil {
-			sb.ExpireTime = timestamppb.New(time.Now().Add(d.AsDuration()))
-		}
-		if r.GetIdleTimeout() != nil {
-			sb.IdleTimeout = r.GetIdleTimeout()
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.plan(k)
-	s.mu.Lock()
-	b := s.boxes[k.sandbox.GetId()]
-	s.mu.Unlock()
-	if b != nil && r.GetIdleTimeout() != nil {
-		b.mu.Lock()
-		b.idleAfter = r.GetIdleTimeout().AsDuration()
-		s.watchIdle(b)
-		b.mu.Unlock()
-	}
-	return k.sandbox, nil
 }
 
 // GetStats implements the API.

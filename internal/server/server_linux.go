@@ -52,6 +52,8 @@ type Server struct {
 	lock   *os.File // on the directory
 	began  time.Time
 
+	figures *figures
+
 	turns turns // of who changes a sandbox
 
 	mu       sync.Mutex
@@ -61,6 +63,7 @@ type Server struct {
 	sessions map[string]*session
 	expiry   map[string]*time.Timer
 	views    map[string]*view // of sandboxes that do not run
+	feeds    map[string]*feed // of sandboxes that somebody watches
 	making   map[string]int   // sandboxes that are being made, by owner
 	closing  bool
 	work     sync.WaitGroup
@@ -91,6 +94,7 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 		boxes: make(map[string]*box), execs: make(map[string]*execution), sessions: make(map[string]*session),
 		expiry: make(map[string]*time.Timer), views: make(map[string]*view),
 	}
+	s.figures = newFigures(s)
 	if err := s.settle(); err != nil {
 		return nil, err
 	}
@@ -158,7 +162,7 @@ func (s *Server) spool() string { return s.config.Dir + "/spool" }
 
 // connect links to the keeper.
 func (s *Server) connect() error {
-	remote, err := keeper.At(s.config.Dir+"/keeper", s.config.Keeper).Link(s.config.Orphans, s.ended, s.lost)
+	remote, err := keeper.At(s.config.Dir+"/keeper", s.config.Keeper).Link(s.config.Orphans, keeper.Told{Exit: s.ended, Gone: s.lost, Event: s.happened})
 	if err != nil {
 		return err
 	}

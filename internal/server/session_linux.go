@@ -26,15 +26,15 @@ import (
 )
 
 // driver is what the shell of a session runs. Its input is a socket, over which
-// commands come, each with a number and its count of lines, and over which their
-// statuses go; commands themselves have neither end of it. So whatever they
+// commands come, each with a number, its count of lines and, if it has one, the
+// file that is its input, and over which their statuses go; commands themselves have neither end of it. So whatever they
 // write, and in whatever way they end, is told apart from that.
 const driver = `exec 9<&0 </dev/null
 trap __bailey_i=1 INT
 while :; do
   __bailey_i=
   # Of an interrupt some shells say what they say of the end.
-  IFS=' ' read -r __bailey_n __bailey_k <&9 || { [ "$__bailey_i" ] && continue; exit 0; }
+  IFS=' ' read -r __bailey_n __bailey_k __bailey_f <&9 || { [ "$__bailey_i" ] && continue; exit 0; }
   __bailey_c=
   while [ "$__bailey_k" -gt 0 ]; do
     IFS= read -r __bailey_l <&9 || exit 0
@@ -42,7 +42,11 @@ while :; do
 '
     __bailey_k=$((__bailey_k - 1))
   done
-  eval "$__bailey_c" 9>&-
+  if [ "$__bailey_f" ]; then
+    { eval "$__bailey_c" 9>&-; } <"$__bailey_f"
+  else
+    eval "$__bailey_c" 9>&-
+  fi
   command printf '%s %s\n' "$__bailey_n" "$?" >&9
 done`
 
@@ -395,25 +399,24 @@ type line struct {
 	timeout  time.Duration
 	limit    int64
 	fleeting bool
+	stdin    []byte
 	unwanted <-chan struct{} // closed when it need not go on; or nil
 }
 
-func (l *line) check(stdin []byte) error {
+func (l *line) check() error {
 	switch {
 	case strings.Contains(l.text, "\x00"):
 		return problem.Invalid("command", "it has a NUL byte")
 	case l.timeout < 0:
 		return problem.Invalid("timeout", "it is negative")
-	case len(stdin) > 0:
-		return problem.Unimplemented("stdin_unsupported", errors.New("commands of a session have no input yet"), problem.Remedy("use a here-document"))
 	}
 	return nil
 }
 
 // RunSession implements the API.
 func (s *Server) RunSession(ctx context.Context, r *baileyv1.RunSessionRequest) (*baileyv1.RunExecResponse, error) {
-	l := line{text: r.GetCommand(), timeout: r.GetTimeout().AsDuration(), limit: r.GetOutputLimitBytes(), fleeting: true, unwanted: ctx.Done()}
-	if err := l.check(r.GetStdin()); err != nil {
+	l := line{text: r.GetCommand(), timeout: r.GetTimeout().AsDuration(), limit: r.GetOutputLimitBytes(), fleeting: true, stdin: r.GetStdin(), unwanted: ctx.Done()}
+	if err := l.check(); err != nil {
 		return nil, err
 	}
 	e, err := s.enterSession(ctx, r.GetSandboxId(), r.GetSessionId(), l)
@@ -430,8 +433,8 @@ func (s *Server) RunSession(ctx context.Context, r *baileyv1.RunSessionRequest) 
 
 // StreamSession implements the API.
 func (s *Server) StreamSession(ctx context.Context, r *baileyv1.StreamSessionRequest, to *connect.ServerStream[baileyv1.ExecOutput]) error {
-	l := line{text: r.GetCommand(), timeout: r.GetTimeout().AsDuration()}
-	if err := l.check(r.GetStdin()); err != nil {
+	l := line{text: r.GetCommand(), timeout: r.GetTimeout().AsDuration(), stdin: r.GetStdin()}
+	if err := l.check(); err != nil {
 		return err
 	}
 	e, err := s.enterSession(ctx, r.GetSandboxId(), r.GetSessionId(), l)
@@ -459,24 +462,84 @@ func (s *Server) enterSession(ctx context.Context, sandboxID, id string, l line)
 	if isClosed(n.over) {
 		return nil, failed("session_ended", errors.New("the shell of the session has ended"), problem.About("session_id", id), problem.Remedy("create another session"))
 	}
-	e := s.newExecution(n.box, &keeper.Exec{ID: newID("ex"), Argv: []string{n.shell, "-c", l.text}, Fleeting: l.fleeting}, l.limit)
-	e.session = n.id
-	if err := s.register(e, s.config.Quota.Execs); err != nil {
+	input, err := s.layInput(n.box, l.stdin)
+	if err != nil {
 		<-n.turn
 		return nil, err
 	}
-	go s.perform(n, e, l)
+	e := s.newExecution(n.box, &keeper.Exec{ID: newID("ex"), Argv: []string{n.shell, "-c", l.text}, Fleeting: l.fleeting}, l.limit)
+	e.session = n.id
+	if err := s.register(e, s.config.Quota.Execs); err != nil {
+		input.remove()
+		<-n.turn
+		return nil, err
+	}
+	go s.perform(n, e, l, input)
 	return e, nil
 }
 
+// laid is the input of a session's command: a file in the sandbox.
+type laid struct {
+	dir  *os.File
+	name string
+}
+
+// inputDir is where the inputs of commands are, inside.
+const inputDir = "/tmp"
+
+// layInput makes what a command will read; nil if that is nothing. The shell's own
+// input is not for commands, and what follows a command there is the next one.
+func (s *Server) layInput(b *box, data []byte) (*laid, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	remote, err := s.reach()
+	if err != nil {
+		return nil, err
+	}
+	l := &laid{name: newID(".bailey-input")}
+	if l.dir, err = remote.Root(b.id, inputDir); err != nil {
+		return nil, explain(err)
+	}
+	fd, err := unix.Openat(int(l.dir.Fd()), l.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		_ = l.dir.Close()
+		return nil, fileError("the input", err)
+	}
+	f := os.NewFile(uintptr(fd), l.name)
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		l.remove()
+		return nil, fileError("the input", err)
+	}
+	return l, nil
+}
+
+// path is what the shell is told.
+func (l *laid) path() string {
+	if l == nil {
+		return ""
+	}
+	return " " + inputDir + "/" + l.name
+}
+
+func (l *laid) remove() {
+	if l == nil {
+		return
+	}
+	_ = unix.Unlinkat(int(l.dir.Fd()), l.name, 0) // it goes with the sandbox at the latest
+	_ = l.dir.Close()
+}
+
 // perform has the shell run a command.
-func (s *Server) perform(n *session, e *execution, l line) {
+func (s *Server) perform(n *session, e *execution, l line, input *laid) {
 	defer func() { <-n.turn }()
+	defer input.remove()
 	n.out.turnTo(e.out)
 	n.err.turnTo(e.err)
 	number := e.start.UnixNano()
 	text := strings.TrimSuffix(l.text, "\n") + "\n"
-	message := fmt.Sprintf("%d %d\n%s", number, strings.Count(text, "\n"), text)
+	message := fmt.Sprintf("%d %d%s\n%s", number, strings.Count(text, "\n"), input.path(), text)
 	go func() { _, _ = n.control.WriteString(message) }() // if the shell has ended, that is noticed below
 	e.exit = s.awaitStatus(n, number, l.timeout, l.unwanted)
 	n.out.turnTo(newOutput("", 0))

@@ -170,3 +170,33 @@ func TestSessionGoesOnAfterARestart(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 }
+
+// The input of a command is what was sent with it, whatever bytes that are, and
+// not what the next command is.
+func TestSessionCommandsHaveInput(t *testing.T) {
+	for _, shell := range []string{"bash", "sh"} {
+		k := newTalk(t, shell)
+		tell := func(line, stdin string) string {
+			t.Helper()
+			r, err := k.RunSession(ann, &baileyv1.RunSessionRequest{SandboxId: k.sandbox, SessionId: k.session, Command: line, Stdin: []byte(stdin)})
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			return string(r.GetStdout()) + string(r.GetStderr())
+		}
+		large := strings.Repeat("\x00\xff\n", 1<<20)
+		for _, step := range []struct{ line, stdin, want string }{
+			{"read x; read y; cd /tmp", "one\ntwo\nthree", ""},
+			{"echo $x $y $PWD; cat", "1 0\nexit", "one two /tmp\n1 0\nexit"},
+			{"cat", "", ""},
+			{"cat", large, large},
+			{"cat >/dev/null; false", "x", ""},
+			{"echo $?; ls -A", "unread", "0\n" + ".bailey-input"},
+			{"ls -A", "", ""},
+		} {
+			if got := tell(step.line, step.stdin); got != step.want && (step.stdin != "unread" || !strings.HasPrefix(got, step.want)) {
+				t.Errorf("%s: %s: got %.60q, want %.60q", shell, step.line, got, step.want)
+			}
+		}
+	}
+}

@@ -39,18 +39,38 @@ func (s *Server) seal(k *kept) (workspace.Snapshot, error) {
 	s.mu.Unlock()
 	if b == nil {
 		s.endView(id)
-		return s.files.Snapshot(id)
+		return s.snapshotFiles(id)
 	}
-	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", b.pid))
+	f, err := b.freezer()
 	if err != nil {
-		return workspace.Snapshot{}, failed("sandbox_not_running", errors.New("the sandbox has just ended"), problem.Remedy("try again"))
+		return workspace.Snapshot{}, err
 	}
-	n, err := s.files.SnapshotRunning(id, workspace.Sandbox(namespace))
+	n, err := s.files.SnapshotRunning(id, f)
 	if err != nil {
 		return n, failed("cannot_be_kept", err, problem.Remedy("stop the sandbox first"))
 	}
 	return n, nil
 }
+
+// freezer stops everything in a sandbox for a moment.
+func (b *box) freezer() (workspace.Freezer, error) {
+	b.mu.Lock()
+	frozen := b.frozen
+	b.mu.Unlock()
+	if frozen {
+		return still{}, nil
+	}
+	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", b.pid))
+	if err != nil {
+		return nil, failed("sandbox_not_running", errors.New("the sandbox has just ended"), problem.Remedy("try again"))
+	}
+	return workspace.Sandbox(namespace), nil
+}
+
+// still is a sandbox that is paused already.
+type still struct{}
+
+func (still) Freeze() (thaw func(), err error) { return func() {}, nil }
 
 // CreateSnapshot implements the API.
 func (s *Server) CreateSnapshot(ctx context.Context, r *baileyv1.CreateSnapshotRequest) (*baileyv1.Snapshot, error) {

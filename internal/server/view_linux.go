@@ -10,6 +10,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/store"
+	"github.com/bailey-sandbox/bailey/internal/workspace"
 	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
 )
 
@@ -134,6 +135,50 @@ func (s *Server) viewSpec(v *view, compiled func() (*spec.Spec, error)) (*spec.S
 		return nil, err
 	}
 	return compile(&baileyv1.CreateSandboxRequest{}, true, over)
+}
+
+// editCodebase makes the next version of a codebase: a view of the present one is
+// changed, and what was written in it becomes a layer.
+func (s *Server) editCodebase(ctx context.Context, id string, change func(dir *os.File) error) error {
+	_, err := s.advance(ctx, id, func(c *codebase, place string) (workspace.Codebase, error) {
+		name := viewName()
+		if err := s.changeView(c.place(), name, change); err != nil {
+			return workspace.Codebase{}, errors.Join(err, s.removeFiles(name))
+		}
+		var made workspace.Codebase
+		n, err := s.snapshotFiles(name)
+		if err == nil {
+			made, err = s.files.MakeCodebase(name, n.ID, place)
+		}
+		return made, errors.Join(err, s.removeFiles(name))
+	})
+	return err
+}
+
+// changeView changes a view that stands for as long as that takes.
+func (s *Server) changeView(of, name string, change func(dir *os.File) error) error {
+	v := &view{id: of, name: name, scratch: true}
+	sp, err := s.viewSpec(v, nil)
+	if err != nil {
+		return err
+	}
+	remote, err := s.reach()
+	if err != nil {
+		return err
+	}
+	if _, err := remote.Open(name, sp, 0); err != nil {
+		return explain(err)
+	}
+	dir, release, err := s.hang(&v.tree, name)
+	if err == nil {
+		err = change(dir)
+		release()
+	}
+	v.tree.close()
+	if stopped := remote.Stop(name, 0); stopped != nil && !errors.Is(stopped, keeper.ErrMissing) {
+		err = errors.Join(err, explain(stopped))
+	}
+	return err
 }
 
 // endView ends the view of something, if there is one.

@@ -22,6 +22,10 @@ type Overlay struct {
 	// Upper gets the changes. Work, on the same file system, is overlayfs's own.
 	Upper string `json:"upper"`
 	Work  string `json:"work"`
+	// Volatile says that nothing need be on the disk when the overlay ends, or
+	// when a program inside asks for that. Otherwise its end waits until the whole
+	// file system that Upper is on has been written.
+	Volatile bool `json:"volatile,omitempty"`
 }
 
 // Covers says whether a path of the host is seen through the overlay. It may be

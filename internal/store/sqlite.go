@@ -20,7 +20,9 @@ import (
 // DB is a Store in a file of SQLite's.
 type DB struct {
 	read  *sql.DB
-	write *sql.DB // one connection: SQLite has one writer, and a queue here is fair
+	write *sql.DB   // one connection: SQLite has one writer, and a queue here is fair
+	get   *sql.Stmt // of read
+	log   *checkpoints
 }
 
 var _ Store = (*DB)(nil)
@@ -40,12 +42,18 @@ func Open(ctx context.Context, file string) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{write: write}
-	if err = d.migrate(ctx); err == nil {
+	err = d.migrate(ctx)
+	if err == nil {
 		d.read, err = openFile(file, "deferred", 4)
 	}
+	if err == nil {
+		d.get, err = d.read.PrepareContext(ctx, "SELECT "+columns+" FROM records WHERE kind = ? AND id = ?")
+	}
+	if err == nil {
+		d.log, err = startCheckpoints(file, write)
+	}
 	if err != nil {
-		_ = write.Close()
-		return nil, fmt.Errorf("database %s: %w", file, err)
+		return nil, fmt.Errorf("database %s: %w", file, errors.Join(err, d.Close()))
 	}
 	return d, nil
 }
@@ -62,10 +70,10 @@ func private(file string) error {
 
 // openFile opens connections. In WAL mode with synchronous=NORMAL a commit is a
 // write without a wait for the disk: the kernel has it, whatever becomes of this
-// process.
+// process. Checkpoints, which do wait, are not for who commits.
 func openFile(file, lock string, most int) (*sql.DB, error) {
 	q := url.Values{
-		"_pragma": {"journal_mode(WAL)", "synchronous(NORMAL)", "busy_timeout(10000)", "foreign_keys(ON)"},
+		"_pragma": {"journal_mode(WAL)", "synchronous(NORMAL)", "wal_autocheckpoint(0)", "busy_timeout(10000)", "foreign_keys(ON)"},
 		"_txlock": {lock},
 	}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+"?"+q.Encode())
@@ -144,12 +152,24 @@ func (d *DB) transact(ctx context.Context, f func(*sql.Tx) error) error {
 }
 
 // Close closes the database.
-func (d *DB) Close() error { return errors.Join(d.read.Close(), d.write.Close()) }
+func (d *DB) Close() error {
+	if d.log != nil {
+		d.log.stop()
+	}
+	err := d.write.Close()
+	if d.get != nil {
+		err = errors.Join(err, d.get.Close())
+	}
+	if d.read != nil {
+		err = errors.Join(err, d.read.Close())
+	}
+	return err
+}
 
 // Sync implements Store: a checkpoint waits for the disk before it copies.
 func (d *DB) Sync(ctx context.Context) error {
-	var busy, log, done int
-	return d.write.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &log, &done)
+	_, err := checkpoint(ctx, d.write, "PASSIVE")
+	return err
 }
 
 const columns = "kind, id, owner, name, parent, state, labels, created, expires, data, revision, seq"
@@ -185,7 +205,7 @@ func toMicro(t time.Time) int64 {
 
 // Get implements Store.
 func (d *DB) Get(ctx context.Context, kind Kind, id string) (*Record, error) {
-	r, _, err := scan(d.read.QueryRowContext(ctx, "SELECT "+columns+" FROM records WHERE kind = ? AND id = ?", kind, id))
+	r, _, err := scan(d.get.QueryRowContext(ctx, kind, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, failure(&Record{Kind: kind, ID: id}, ErrNotFound)
 	}
@@ -304,6 +324,7 @@ func (d *DB) Commit(ctx context.Context, changes ...Change) error {
 			c.record.Revision = revision
 		}
 	}
+	d.log.grew()
 	return nil
 }
 

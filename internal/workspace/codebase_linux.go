@@ -92,7 +92,10 @@ func (s *Store) Codebases() ([]Codebase, error) {
 func (s *Store) saveCodebase(c Codebase) (Codebase, error) {
 	c.Version, c.Owner, c.Created = codebaseVersion, os.Geteuid(), time.Now().UTC()
 	var err error
-	if c.Layers, err = s.distinct(c.Layers); err != nil {
+	if c.Layers, err = s.distinct(c.Layers); err == nil {
+		c.Layers, err = s.shallow(c.Layers)
+	}
+	if err != nil {
 		return c, err
 	}
 	err = s.putSynced(s.codebasePath(c.Name), c, false)
@@ -166,6 +169,6 @@ func (s *Store) Start(codebase string, o delta.Options) (*delta.Delta, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Stack = c.stack()
+	o.Stack, o.Base = c.stack(), c.Layers
 	return s.Create(o)
 }

@@ -277,6 +277,9 @@ func (s *Store) named() (map[string]bool, error) {
 	for _, r := range records {
 		add(r.Stack)
 		named[r.Sealing] = true
+		for _, id := range r.Base {
+			named[id] = true
+		}
 	}
 	for _, r := range records {
 		snapshots, err := s.readSnapshots(r.Name)

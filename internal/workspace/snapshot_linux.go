@@ -322,54 +322,54 @@ func (s *Store) RemoveSnapshot(name, id string) error {
 // one is named. Nothing is copied, unless a sandbox uses the other. What that has
 // written since its last snapshot is made one first.
 func (s *Store) Fork(name, snapshot string, o delta.Options) (*delta.Delta, error) {
-	n, target, err := s.forkFrom(name, snapshot)
+	n, from, err := s.forkFrom(name, snapshot)
 	if err != nil {
 		return nil, err
 	}
-	o.Stack = n.stack()
+	o.Stack, o.Base = n.stack(), from.Base
 	if o.Target == "" {
-		o.Target = target
+		o.Target = from.Target
 	}
 	return s.Create(o)
 }
 
-func (s *Store) forkFrom(name, snapshot string) (Snapshot, string, error) {
+func (s *Store) forkFrom(name, snapshot string) (Snapshot, delta.Record, error) {
 	if snapshot != "" {
 		n, err := s.snapshotOf(name, snapshot)
 		if err != nil {
-			return n, "", err
+			return n, delta.Record{}, err
 		}
 		record, upper, err := s.look(name)
 		if err != nil {
-			return n, "", err
+			return n, delta.Record{}, err
 		}
-		return n, record.Target, upper.Close()
+		return n, record, upper.Close()
 	}
 	d, err := s.Store.Open(name, delta.Write)
 	if errors.Is(err, delta.ErrBusy) {
 		return s.forkFromRunning(name, err)
 	}
 	if err != nil {
-		return Snapshot{}, "", err
+		return Snapshot{}, delta.Record{}, err
 	}
 	defer d.Close()
 	if empty, err := isEmpty(d.Upper()); err != nil {
-		return Snapshot{}, "", err
+		return Snapshot{}, delta.Record{}, err
 	} else if empty {
-		return newSnapshot(d.Record.Stack), d.Record.Target, nil
+		return newSnapshot(d.Record.Stack), d.Record, nil
 	}
 	n, err := s.snapshot(d)
-	return n, d.Record.Target, err
+	return n, d.Record, err
 }
 
-func (s *Store) forkFromRunning(name string, busy error) (Snapshot, string, error) {
+func (s *Store) forkFromRunning(name string, busy error) (Snapshot, delta.Record, error) {
 	sandbox, err := s.Holder(name)
 	if err != nil {
-		return Snapshot{}, "", busy
+		return Snapshot{}, delta.Record{}, busy
 	}
 	n, err := s.SnapshotRunning(name, sandbox)
 	if err != nil {
-		return n, "", err
+		return n, delta.Record{}, err
 	}
 	return s.forkFrom(name, n.ID)
 }

@@ -11,7 +11,7 @@ import (
 
 // Squash puts the layers of a workspace together, but for the lowest, which is the
 // large one as a rule, or a directory of the host. What the workspace shows stays
-// the same. The old layers stay as long as snapshots need them.
+// the same. The old layers stay as long as snapshots, or a base, need them.
 func (s *Store) Squash(name string) error {
 	d, err := s.Store.Open(name, delta.Write)
 	if err != nil {
@@ -75,6 +75,24 @@ func (s *Store) merge(layers []delta.Lower) (*building, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// shallow puts layers together, but for the lowest, where they are more than
+// MaxStack. The caller holds the layers.
+func (s *Store) shallow(ids []string) ([]string, error) {
+	if len(ids) <= MaxStack {
+		return ids, nil
+	}
+	var upper []delta.Lower
+	for _, id := range ids[:len(ids)-1] {
+		upper = append(upper, delta.Lower{Layer: id})
+	}
+	b, err := s.merge(upper)
+	if err != nil {
+		return nil, err
+	}
+	defer b.discard()
+	return []string{b.layer.ID, ids[len(ids)-1]}, b.place()
 }
 
 // MakeCodebase makes a codebase of a workspace, as it was at a snapshot. The

@@ -1,4 +1,5 @@
-// Command schemagen writes the JSON Schemas of what the harness and the sandbox bench report.
+// Command schemagen writes the JSON Schemas of what the harness, the sandbox bench and
+// the server's load tool report.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/bench"
 	"github.com/bailey-sandbox/bailey/internal/bench/walls"
+	"github.com/bailey-sandbox/bailey/internal/server/load"
 )
 
 func main() {
@@ -19,8 +21,10 @@ func main() {
 		err = write[bench.Report](os.Args[1], "Bailey benchmark", "One run of the harness, with every sample it took. See docs/benchmarking.md.")
 	case len(os.Args) == 3 && os.Args[1] == "-walls":
 		err = write[walls.Results](os.Args[2], "Bailey sandbox bench", "One run of the sandbox bench, with every sample it took. See docs/sandbox-performance.md.")
+	case len(os.Args) == 3 && os.Args[1] == "-load":
+		err = write[load.Report](os.Args[2], "Bailey server load", "One run of baileyd load. See docs/server-performance.md.")
 	default:
-		fmt.Fprintln(os.Stderr, "usage: schemagen [-walls] FILE")
+		fmt.Fprintln(os.Stderr, "usage: schemagen [-walls|-load] FILE")
 		os.Exit(2)
 	}
 	if err != nil {

@@ -151,6 +151,44 @@ func (q *requests) keep(ctx context.Context, id, owner string, fingerprint []byt
 	return q.store.Commit(ctx, store.Put(&store.Record{Kind: store.Requests, ID: id, Owner: owner, Created: now, Expires: now.Add(keyLifetime), Data: data}))
 }
 
+// forget removes the answers whose time is over, until there are none.
+func (t *Transport) forget(ctx context.Context) error {
+	for {
+		page, err := t.config.Requests.List(ctx, store.Query{Kind: store.Requests, ExpiredBy: time.Now(), Limit: 500})
+		if err != nil || len(page.Records) == 0 {
+			return err
+		}
+		var gone []store.Change
+		for _, r := range page.Records {
+			gone = append(gone, store.Delete(r))
+		}
+		err = t.config.Requests.Commit(ctx, gone...)
+		// A key that is used again has its record replaced: look again.
+		if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+}
+
+// forgetEvery is how often that is done.
+const forgetEvery = 10 * time.Minute
+
+// forgetExpired does it until the context is done.
+func (t *Transport) forgetExpired(ctx context.Context) {
+	tick := time.NewTicker(forgetEvery)
+	defer tick.Stop()
+	for t.config.Requests != nil {
+		if err := t.forget(ctx); err != nil && ctx.Err() == nil {
+			t.config.Log.Error("answers that are no longer needed stay", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 func (k *kept) answer(m method, fingerprint []byte) (connect.AnyResponse, error) {
 	if !bytes.Equal(k.Fingerprint, fingerprint) {
 		return nil, problem.New(connect.CodeInvalidArgument, "idempotency_key_reused",

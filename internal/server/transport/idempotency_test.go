@@ -2,9 +2,13 @@ package transport
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/bailey-sandbox/bailey/internal/store"
 )
 
 func TestSameKeyIsTheSameRequest(t *testing.T) {
@@ -65,5 +69,27 @@ func TestSameKeyAtTheSameTimeIsDoneOnce(t *testing.T) {
 		if a != answers[0] {
 			t.Errorf("answers differ: %s and %s", answers[0], a)
 		}
+	}
+}
+
+func TestAnswersAreForgottenWhenTheirTimeIsOver(t *testing.T) {
+	f := start(t)
+	now := time.Now()
+	for i := range 600 { // more than are removed at once
+		r := &store.Record{Kind: store.Requests, ID: strconv.Itoa(i), Created: now, Expires: now.Add(-time.Second)}
+		if err := f.config.Requests.Commit(t.Context(), store.Put(r)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stays := &store.Record{Kind: store.Requests, ID: "stays", Created: now, Expires: now.Add(time.Hour)}
+	if err := f.config.Requests.Commit(t.Context(), store.Put(stays)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	page, err := f.config.Requests.List(t.Context(), store.Query{Kind: store.Requests})
+	if err != nil || len(page.Records) != 1 || page.Records[0].ID != "stays" {
+		t.Errorf("%d are left, %v", len(page.Records), err)
 	}
 }

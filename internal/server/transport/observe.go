@@ -19,6 +19,7 @@ const requestHeader = "X-Request-Id"
 // notes it here.
 type record struct {
 	id, path  string
+	remote    string
 	caller    caller.Caller
 	procedure string
 	err       error
@@ -60,12 +61,13 @@ func noteProcedure(ctx context.Context, procedure string, err *connect.Error) {
 func (t *Transport) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The path as it came: on its way to a handler it may become another.
-		rec := &record{id: requestIDOf(r), path: r.URL.Path}
+		rec := &record{id: requestIDOf(r), path: r.URL.Path, remote: r.RemoteAddr}
 		w.Header().Set(requestHeader, rec.id)
 		sw := &statusWriter{ResponseWriter: w}
 		begin := time.Now()
 		next.ServeHTTP(sw, r.WithContext(context.WithValue(r.Context(), recordKey{}, rec)))
 		t.figures.answered(sw.status)
+		t.audit.refused(r, rec, sw.status)
 		t.log(r, rec, sw.status, time.Since(begin))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -28,6 +29,11 @@ func (t *Transport) Serve(ctx context.Context, deadline time.Duration, listeners
 		ConnContext:       connContext,
 		ErrorLog:          slog.NewLogLogger(t.config.Log.Handler(), slog.LevelDebug),
 	}
+	sweeping, swept := context.WithCancel(ctx)
+	var sweeper sync.WaitGroup
+	sweeper.Go(func() { t.forgetExpired(sweeping) })
+	defer sweeper.Wait()
+	defer swept()
 	broken := make(chan error, len(listeners))
 	for _, l := range listeners {
 		go func() { broken <- server.Serve(l) }()

@@ -9,7 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"strings"
 
@@ -44,6 +46,9 @@ type Config struct {
 	// Requests keeps the answers to requests with an idempotency key.
 	Requests store.Store
 	Log      *slog.Logger
+	// Audit gets a line of JSON for every request that changes or runs something
+	// or is refused; nil is for none.
+	Audit io.Writer
 	// Collectors are figures beside those of the transport itself.
 	Collectors []prometheus.Collector
 	// Hosts are names by which clients call the server, besides localhost and
@@ -68,6 +73,7 @@ type Transport struct {
 	handler http.Handler
 	rpc     http.Handler // the Connect handlers, without the outer checks
 	figures *figures
+	audit   *auditor
 	drain   drain
 }
 
@@ -79,7 +85,7 @@ func New(c Config) (*Transport, error) {
 	if c.LocalOwner == "" {
 		c.LocalOwner = "local"
 	}
-	t := &Transport{config: c, bounds: c.Bounds.orDefault(), figures: newFigures(c.Collectors)}
+	t := &Transport{config: c, bounds: c.Bounds.orDefault(), figures: newFigures(c.Collectors), audit: &auditor{to: c.Audit, log: c.Log}}
 	t.drain.init()
 	routes, err := t.routes()
 	if err != nil {
@@ -99,11 +105,11 @@ func (t *Transport) ServeHTTP(w http.ResponseWriter, r *http.Request) { t.handle
 func (t *Transport) services() map[string]http.Handler {
 	s := t.config.Services.complete()
 	options := []connect.HandlerOption{
-		connect.WithInterceptors(t.finish(), t.admit(), t.idempotent()),
+		connect.WithInterceptors(t.finish(), t.audit, t.admit(), t.idempotent()),
 		connect.WithReadMaxBytes(t.bounds.Message),
-		// Most answers are small and the client is near: compressing them costs
-		// more time than it saves.
-		connect.WithCompressMinBytes(64 << 10),
+		// Most answers are small and the client is near, and what is large is a
+		// file: compressing it costs more time than it saves.
+		connect.WithCompressMinBytes(math.MaxInt),
 	}
 	all := map[string]http.Handler{}
 	add := func(path string, h http.Handler) { all[path] = h }

@@ -55,6 +55,10 @@ func (s *sandboxes) CreateSandbox(ctx context.Context, r *baileyv1.CreateSandbox
 	return &baileyv1.Sandbox{Id: fmt.Sprintf("sb-%d", s.created.Add(1)), Name: r.GetName(), Owner: owner}, nil
 }
 
+func (s *sandboxes) StartSandbox(context.Context, *baileyv1.StartSandboxRequest) (*baileyv1.Sandbox, error) {
+	panic("a defect")
+}
+
 func (s *sandboxes) GetSandbox(_ context.Context, r *baileyv1.GetSandboxRequest) (*baileyv1.Sandbox, error) {
 	if r.GetSandboxId() == "panic" {
 		panic("a defect")

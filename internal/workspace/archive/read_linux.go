@@ -33,10 +33,14 @@ type ReadOptions struct {
 	Form     Form
 	Limits   Limits
 	Progress func(files, bytes int64)
+	// Over says that the directory has files, which those of the archive come over,
+	// and that others may write to it meanwhile. Everything belongs to the caller
+	// then, and what the archive says of the directory itself does not count.
+	Over bool
 }
 
 // Read unpacks an archive, which may be compressed by gzip, into an empty
-// directory that nobody else can write to. It refuses what is not a file in that
+// directory that nobody else can write to, or as Over says. It refuses what is not a file in that
 // directory: names that lead out, also through symbolic links of the archive,
 // devices, and marks of overlayfs that were put in by hand.
 func Read(r io.Reader, root *os.File, o ReadOptions) error {
@@ -137,9 +141,15 @@ func (u *unpacker) add(h *tar.Header) error {
 	if err != nil {
 		return err
 	}
+	if u.Over {
+		m.Uid, m.Gid = uint32(os.Geteuid()), uint32(os.Getegid())
+	}
 	if len(parts) == 0 {
 		if h.Typeflag != tar.TypeDir {
 			return errors.New("a file without a name")
+		}
+		if u.Over {
+			return nil
 		}
 		return u.mark("", m)
 	}
@@ -288,6 +298,9 @@ func (u *unpacker) make(h *tar.Header, dir, name string, m tree.Meta) error {
 		}
 		return m.SetLink(fd, name, true)
 	case tar.TypeFifo:
+		if u.Over { // its mode is set by its name, which others could give to a link
+			return errors.New("a pipe: remove it from the archive")
+		}
 		if err := unix.Mknodat(fd, name, unix.S_IFIFO|0o600, 0); err != nil {
 			return os.NewSyscallError("mknod", err)
 		}
@@ -303,7 +316,7 @@ func (u *unpacker) make(h *tar.Header, dir, name string, m tree.Meta) error {
 func (u *unpacker) clear(name string) error {
 	err := unix.Unlinkat(int(u.dir.Fd()), name, 0)
 	if err == unix.EISDIR {
-		return errors.New("there is a directory of this name in the archive already")
+		return errors.New("there is a directory of this name already")
 	}
 	if err != nil && err != unix.ENOENT {
 		return os.NewSyscallError("unlink", err)
@@ -316,7 +329,7 @@ func (u *unpacker) mkdir(dir, name string, m tree.Meta) error {
 	if err == unix.EEXIST {
 		var st unix.Stat_t
 		if unix.Fstatat(int(u.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			return errors.New("there is another file of this name in the archive already")
+			return errors.New("there is another file of this name already")
 		}
 		err = nil
 	}
@@ -339,7 +352,7 @@ func (u *unpacker) mark(dir string, m tree.Meta) error {
 }
 
 func (u *unpacker) finish() error {
-	if _, known := u.metas[""]; !known {
+	if _, known := u.metas[""]; !known && !u.Over {
 		u.order = append([]string{""}, u.order...)
 		u.metas[""] = unnamed()
 	}

@@ -182,11 +182,11 @@ func (a *applying) clash(c *Change, now *Print) string {
 }
 
 // fill opens the workspace's version.
-func (a *applying) fill(w *wish, c *Change) error {
+func (s *Comparison) fill(w *wish, c *Change) error {
 	if c.New == nil {
 		return nil
 	}
-	r := a.tops[c.New.layer]
+	r := s.tops[c.New.layer]
 	st, found, err := r.lstat(c.Path)
 	if err == nil && !found {
 		err = failed("open", c.Path, unix.ENOENT)

@@ -139,10 +139,10 @@ func (b *base) content(path string) ([]byte, error) {
 func StackOf(d *delta.Delta) Stack {
 	lowers := d.Lowers()
 	if d.Live() == "" {
-		return Stack{[]string{d.Upper()}, lowers}
+		return Stack{Tops: []string{d.Upper()}, Bottoms: lowers}
 	}
 	last := len(lowers) - 1
-	return Stack{append([]string{d.Upper()}, lowers[:last]...), lowers[last:]}
+	return Stack{Tops: append([]string{d.Upper()}, lowers[:last]...), Bottoms: lowers[last:]}
 }
 
 // Of finds what a workspace has changed and was not applied yet.

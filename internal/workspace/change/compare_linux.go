@@ -17,6 +17,9 @@ import (
 type Stack struct {
 	Tops    []string
 	Bottoms []string
+	// Whole says that the tops are all that is shown: they do not lie on the bottoms,
+	// but are compared with them.
+	Whole bool
 }
 
 // Comparison is a Stack with its directories open.
@@ -36,8 +39,8 @@ func Compare(s Stack) (*Comparison, error) {
 		c.bottoms, err = openAll(s.Bottoms)
 	}
 	if err == nil {
-		w := walker{Comparison: c}
-		err = w.directory("", levelOf(c.tops), levelOf(c.bottoms))
+		w := walker{Comparison: c, whole: s.Whole}
+		err = w.levels("", levelOf(c.tops), levelOf(c.bottoms), false)
 	}
 	if err != nil {
 		c.Close()
@@ -176,11 +179,20 @@ const maxDepth = 1000
 
 type walker struct {
 	*Comparison
+	whole bool
 	depth int
 }
 
-// directory compares what two levels have. Where nothing shows through from
-// below, the names that only the bottom has are gone.
+// levels compares two directories. Where nothing shows through from below, the
+// names that only the bottom has are gone.
+func (w *walker) levels(path string, top, bottom level, replaced bool) error {
+	if err := w.directory(path, top, bottom); err != nil || !replaced && !w.whole {
+		return err
+	}
+	return w.missing(path, top, bottom)
+}
+
+// directory compares what the top says with what the bottom has.
 func (w *walker) directory(path string, top, bottom level) error {
 	if w.depth++; w.depth > maxDepth {
 		return failed("compare", path, errors.New("too many directories in each other"))
@@ -233,10 +245,7 @@ func (w *walker) both(path, name string, t, b *found) error {
 	}
 	switch {
 	case t.isDir() && b.isDir():
-		if err := w.directory(path, t.dirs, b.dirs); err != nil || !t.whole {
-			return err
-		}
-		return w.missing(path, t.dirs, b.dirs)
+		return w.levels(path, t.dirs, b.dirs, t.whole)
 	case t.isDir():
 		return w.directory(path, t.dirs, nil)
 	case b.isDir():
@@ -361,6 +370,9 @@ func differLinks(name string, t, b *found) (Kind, error) {
 func differFiles(name string, t, b *found) (Kind, error) {
 	if t.st.Size != b.st.Size {
 		return Changed, nil
+	}
+	if t.st.Dev == b.st.Dev && t.st.Ino == b.st.Ino {
+		return "", nil // of a layer that both lie on
 	}
 	now, err := openFile(t.at, name)
 	if err != nil {

@@ -13,8 +13,12 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
-// maxText is the size up to which the lines of a file are compared.
-const maxText = 4 << 20
+const (
+	// maxText is the size up to which the lines of a file are compared.
+	maxText = 4 << 20
+	// sniffed is how much of a file says whether it is text.
+	sniffed = 8000
+)
 
 // side is one version of a file as git sees it: a link's text is its content.
 type side struct {
@@ -26,7 +30,7 @@ func (s *side) isText() bool { return isText(s.data) }
 
 // isText takes a file for text as git does: no NUL byte at its beginning.
 func isText(data []byte) bool {
-	return len(data) <= maxText && bytes.IndexByte(data[:min(len(data), 8000)], 0) < 0
+	return len(data) <= maxText && bytes.IndexByte(data[:min(len(data), sniffed)], 0) < 0
 }
 
 // opener reads the content of one side of a change.

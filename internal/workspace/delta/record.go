@@ -39,6 +39,9 @@ type Record struct {
 	State   State
 	Stack   []Lower // top first
 	Sealing string  // layer that the delta is just becoming
+	// Base are the layers, top first, of what its changes are changes of; none where
+	// that is what it lies on.
+	Base []string
 	// Resetting says that the delta is just thrown away.
 	Resetting bool
 }
@@ -75,6 +78,9 @@ func (r *Record) append(b []byte) []byte {
 		} else {
 			line("dir", strconv.Quote(l.Dir))
 		}
+	}
+	for _, id := range r.Base {
+		line("base", id)
 	}
 	return append(b, "end\n"...)
 }
@@ -119,6 +125,8 @@ func (r *Record) set(key, value string) (err error) {
 		r.Resetting = true
 	case "layer":
 		r.Stack = append(r.Stack, Lower{Layer: value})
+	case "base":
+		r.Base = append(r.Base, value)
 	case "dir":
 		var dir string
 		dir, err = strconv.Unquote(value)
@@ -141,7 +149,19 @@ func (r *Record) check() error {
 	if r.Sealing != "" && !ValidLayer(r.Sealing) {
 		return fmt.Errorf("%q is no layer", r.Sealing)
 	}
+	if err := checkBase(r.Base); err != nil {
+		return err
+	}
 	return checkStack(r.Stack)
+}
+
+func checkBase(base []string) error {
+	for _, id := range base {
+		if !ValidLayer(id) {
+			return fmt.Errorf("%q is no layer", id)
+		}
+	}
+	return nil
 }
 
 func checkStack(stack []Lower) error {

@@ -10,7 +10,7 @@ import (
 func sample() Record {
 	return Record{
 		Name: "calm-oak", Owner: 1000, Created: time.Unix(1, 5).UTC(), Started: time.Unix(2, 0).UTC(),
-		Target: "/w\xff\n", State: Kept, Stack: []Lower{{Layer: "a-1"}, {Dir: "/home/u/p\nq\xfe"}}, Sealing: "b2", Resetting: true,
+		Target: "/w\xff\n", State: Kept, Stack: []Lower{{Layer: "a-1"}, {Dir: "/home/u/p\nq\xfe"}}, Sealing: "b2", Resetting: true, Base: []string{"a-1", "c3"},
 	}
 }
 
@@ -39,6 +39,7 @@ func TestRecordThatLeadsElsewhereIsRefused(t *testing.T) {
 		"empty name":       func(r *Record) { r.Name = "" },
 		"long name":        func(r *Record) { r.Name = strings.Repeat("x", 65) },
 		"layer":            func(r *Record) { r.Stack[0].Layer = "../../etc" },
+		"base":             func(r *Record) { r.Base[0] = "../x" },
 		"sealing":          func(r *Record) { r.Sealing = "a/b" },
 		"relative":         func(r *Record) { r.Stack[1].Dir = "p" },
 		"directory on top": func(r *Record) { r.Stack[0], r.Stack[1] = r.Stack[1], r.Stack[0] },

@@ -85,10 +85,11 @@ func (s Store) Make() error {
 
 // Options say how a workspace is made.
 type Options struct {
-	Name   string  // empty: a name is found
-	Stack  []Lower // top first
-	Target string  // where it is seen inside
-	State  State   // empty: Running. A DryRun has no name and goes with its owner
+	Name   string   // empty: a name is found
+	Stack  []Lower  // top first
+	Base   []string // see Record
+	Target string   // where it is seen inside
+	State  State    // empty: Running. A DryRun has no name and goes with its owner
 }
 
 // Create makes a workspace and holds it for its caller alone. It does not wait
@@ -102,7 +103,7 @@ func (s Store) Create(o Options) (*Delta, error) {
 			return nil, err
 		}
 	}
-	if err := checkStack(o.Stack); err != nil {
+	if err := errors.Join(checkStack(o.Stack), checkBase(o.Base)); err != nil {
 		return nil, err
 	}
 	if err := s.Make(); err != nil {
@@ -111,7 +112,11 @@ func (s Store) Create(o Options) (*Delta, error) {
 	if err := s.apart(o.Stack[len(o.Stack)-1].Dir); err != nil {
 		return nil, err
 	}
-	release, err := s.holdLayers(o.Stack)
+	named := slices.Clone(o.Stack)
+	for _, id := range o.Base {
+		named = append(named, Lower{Layer: id})
+	}
+	release, err := s.holdLayers(named)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +161,7 @@ func (s Store) create(o Options, attempt int) (*Delta, error) {
 	d := &Delta{store: s, dir: scratch.Path(), scratch: scratch, exclusive: true}
 	d.Record = Record{
 		Name: o.Name, Owner: os.Geteuid(), Created: now, Started: now,
-		Target: o.Target, State: o.State, Stack: slices.Clone(o.Stack),
+		Target: o.Target, State: o.State, Stack: slices.Clone(o.Stack), Base: slices.Clone(o.Base),
 	}
 	if err = d.furnish(); err == nil && o.State != DryRun {
 		fault.Step("create: made")
@@ -407,15 +412,15 @@ func removeAt(dir, name string) error {
 
 // holdLayers keeps layers from being removed until there is a record that names
 // them, and checks that they are there.
-func (s Store) holdLayers(stack []Lower) (release func(), err error) {
-	if !slices.ContainsFunc(stack, func(l Lower) bool { return l.Layer != "" }) {
+func (s Store) holdLayers(named []Lower) (release func(), err error) {
+	if !slices.ContainsFunc(named, func(l Lower) bool { return l.Layer != "" }) {
 		return func() {}, nil
 	}
 	release, err = s.LockLayers(false)
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range stack {
+	for _, l := range named {
 		if l.Layer == "" {
 			continue
 		}

@@ -1,0 +1,102 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/bailey-sandbox/bailey/api/bailey/v1/baileyv1connect"
+)
+
+// client speaks to the server as any program could, with nothing between that
+// sends again or hides what something costs.
+type client struct {
+	base, token string
+	http        *http.Client
+	server      baileyv1connect.ServerServiceClient
+	codes       baileyv1connect.CodebaseServiceClient
+	boxes       baileyv1connect.SandboxServiceClient
+	execs       baileyv1connect.ExecServiceClient
+	shells      baileyv1connect.SessionServiceClient
+	trees       baileyv1connect.FileServiceClient
+}
+
+func processors() int { return runtime.NumCPU() }
+
+func dial(address, token string) (*client, error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
+	base := strings.TrimRight(address, "/")
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		base = "http://localhost"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+	} else if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
+		return nil, fmt.Errorf("%q is no address: use unix:/PATH, http://HOST:PORT or https://HOST:PORT", address)
+	}
+	c := &client{base: base, token: token, http: &http.Client{Transport: bearer{transport, token}}}
+	c.server = baileyv1connect.NewServerServiceClient(c.http, base)
+	c.codes = baileyv1connect.NewCodebaseServiceClient(c.http, base)
+	c.boxes = baileyv1connect.NewSandboxServiceClient(c.http, base)
+	c.execs = baileyv1connect.NewExecServiceClient(c.http, base)
+	c.shells = baileyv1connect.NewSessionServiceClient(c.http, base)
+	c.trees = baileyv1connect.NewFileServiceClient(c.http, base)
+	return c, nil
+}
+
+// bearer adds the token.
+type bearer struct {
+	*http.Transport
+	token string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.Transport.RoundTrip(r)
+}
+
+// post sends a body over REST, and reads the answer.
+func (c *client) post(ctx context.Context, path, kind string, body io.Reader, answer any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", kind)
+	data, err := c.do(r)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, answer)
+}
+
+func (c *client) do(r *http.Request) ([]byte, error) {
+	res, err := c.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", r.URL.Path, res.Status, bytes.TrimSpace(data))
+	}
+	return data, err
+}
+
+// keyed returns a context whose request has an idempotency key.
+func keyed(ctx context.Context, key string) context.Context {
+	ctx, call := connect.NewClientContext(ctx)
+	call.RequestHeader().Set("Idempotency-Key", key)
+	return ctx
+}

@@ -29,6 +29,7 @@ type Keeper struct {
 	stocks  map[string]*stock // sandboxes that wait for a command, by key
 	pooled  int               // those, those in use, and those being built
 	clients int
+	ended   bool
 	freed   chan struct{} // a token after somebody has gone
 	leave   *time.Timer   // runs while there is nothing to keep
 	linked  linked        // what a server has
@@ -77,7 +78,10 @@ func (k *Keeper) accept() error {
 		}
 		switch aerr {
 		case nil:
-			k.enter()
+			if !k.enter() {
+				_ = unix.Close(fd) // it starts another keeper
+				return nil
+			}
 			go k.serve(&conn{file: os.NewFile(uintptr(fd), "client")})
 		case unix.ECONNABORTED:
 		default:
@@ -88,12 +92,16 @@ func (k *Keeper) accept() error {
 	}
 }
 
-// enter and exit count clients.
-func (k *Keeper) enter() {
+// enter and exit count clients. Who comes when the end has begun is not served.
+func (k *Keeper) enter() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.ended {
+		return false
+	}
 	k.clients++
 	k.leave.Stop()
+	return true
 }
 
 func (k *Keeper) exit() {
@@ -139,6 +147,7 @@ func (k *Keeper) end() {
 			p.remove()
 		}
 	}
+	k.ended = true
 	_ = k.listener.Close()
 }
 

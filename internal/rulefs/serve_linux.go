@@ -87,7 +87,7 @@ func startServing() (requests int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(device)
+	defer device.Close()
 	asked, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, os.NewSyscallError("socketpair", err)
@@ -96,10 +96,9 @@ func startServing() (requests int, err error) {
 	if err != nil {
 		return -1, os.NewSyscallError("socketpair", err)
 	}
-	null := os.NewFile(0, "null")
-	files := []*os.File{null, null, null, os.NewFile(uintptr(asked[1]), "requests"), os.NewFile(uintptr(opened[1]), "opener"), os.NewFile(uintptr(device), "fuse")}
-	process, err := startPlain([]string{"baileyd", plainly}, files, "/")
-	_, _ = unix.Close(asked[1]), unix.Close(opened[1])
+	theirs, opener := os.NewFile(uintptr(asked[1]), "requests"), os.NewFile(uintptr(opened[1]), "opener")
+	process, err := startPlain([]string{"baileyd", plainly}, []*os.File{os.Stdin, os.Stdin, os.Stdin, theirs, opener, device}, "/")
+	_, _ = theirs.Close(), opener.Close()
 	if err != nil {
 		return -1, err
 	}
@@ -207,17 +206,22 @@ func start() (*FS, error) {
 // mount mounts the file system, and returns the descriptor it is served by. Only
 // processes of the same user and group reach it, which those of a sandbox are,
 // although in another namespace.
-func mount() (device int, err error) {
-	device, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+func mount() (device *os.File, err error) {
+	// What the host unmounts at this place must not take the mount along.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return nil, fmt.Errorf("make mounts private: %w", err)
+	}
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: "/dev/fuse", Err: err}
+		return nil, &os.PathError{Op: "open", Path: "/dev/fuse", Err: err}
 	}
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,default_permissions,max_read=%d",
-		device, os.Geteuid(), os.Getegid(), maxWrite)
+		fd, os.Geteuid(), os.Getegid(), maxWrite)
 	if err := unix.Mount("bailey", mountPoint, "fuse.bailey", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		return -1, fmt.Errorf("mount fuse: %w", err)
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("mount fuse: %w", err)
 	}
-	return device, nil
+	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
 }
 
 // serve does what a request asks for.

@@ -153,12 +153,19 @@ func (w *Workload) check() error {
 }
 
 // Read reads a report from a file.
-func Read(file string) (*Report, error) {
+func Read(file string) (*Report, error) { return ReadChecked[Report](file) }
+
+// ReadChecked reads a file of JSON that has nothing but what a type has, and that
+// the type's Check finds fit.
+func ReadChecked[T any, P interface {
+	*T
+	Check() error
+}](file string) (P, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	r := new(Report)
+	r := P(new(T))
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(r); err != nil {

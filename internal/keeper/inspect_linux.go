@@ -80,7 +80,7 @@ func (k *Keeper) look(c *conn, r *received) error {
 	if b == nil {
 		return errEnded()
 	}
-	t := told{Spec: *b.spec, Processes: processes(l.Pid)}
+	t := told{Spec: *b.spec, Processes: inside(l.Pid)}
 	if gate := b.spec.Gate; gate != nil {
 		now := *gate
 		now.Config = b.rules()

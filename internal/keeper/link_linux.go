@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/limits"
+	"github.com/bailey-sandbox/bailey/internal/processes"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/wire"
 )
@@ -404,11 +405,11 @@ func (k *Keeper) freeze(f *Freeze) (any, []*os.File, error) {
 
 // inNamespaceOf lists the processes of a sandbox, process 1 included.
 func inNamespaceOf(first int) (pids []int) {
-	namespace, err := os.Readlink(procFile(first, "ns/pid"))
+	namespace, err := os.Readlink(processes.File(first, "ns/pid"))
 	if err != nil {
 		return nil
 	}
-	eachProcess(func(pid int, ns string) {
+	processes.Each(func(pid int, ns string) {
 		if ns == namespace {
 			pids = append(pids, pid)
 		}
@@ -422,7 +423,7 @@ func (k *Keeper) root(r *Root) (any, []*os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	root, err := unix.Open(procFile(b.resident.Pid, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(processes.File(b.resident.Pid, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the root directory of %s: %w", r.Name, err)
 	}

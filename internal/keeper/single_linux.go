@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/processes"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 )
 
@@ -51,11 +52,11 @@ func (s *Singles) List() []Box {
 	}
 	found := make(map[launcher]*event.Recent)
 	var boxes []Box
-	eachProcess(func(pid int, ns string) {
+	processes.Each(func(pid int, ns string) {
 		if ns != own || !s.isLauncher(pid) {
 			return
 		}
-		for _, child := range children(pid) {
+		for _, child := range processes.Children(pid) {
 			if b, l, ok := single(pid, child, own); ok {
 				boxes = append(boxes, b)
 				found[l] = cmp.Or(s.recent[l], &event.Recent{})
@@ -71,11 +72,11 @@ func (s *Singles) List() []Box {
 
 // isLauncher says whether a process is bailey at work for this user.
 func (s *Singles) isLauncher(pid int) bool {
-	program, err := os.Readlink(procFile(pid, "exe"))
+	program, err := os.Readlink(processes.File(pid, "exe"))
 	if err != nil || filepath.Base(strings.TrimSuffix(program, " (deleted)")) != "bailey" {
 		return false
 	}
-	data, err := os.ReadFile(procFile(pid, "environ"))
+	data, err := os.ReadFile(processes.File(pid, "environ"))
 	if err != nil {
 		return false
 	}
@@ -100,26 +101,9 @@ func absolutePath(p string) string {
 	return ""
 }
 
-// children are the processes that any thread of a process has started.
-func children(pid int) (list []int) {
-	files, _ := filepath.Glob(procFile(pid, "task/*/children")) // the pattern is right
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		for word := range strings.FieldsSeq(string(text)) {
-			if n, err := strconv.Atoi(word); err == nil {
-				list = append(list, n)
-			}
-		}
-	}
-	return list
-}
-
 // single describes the sandbox whose first process is a child of a launcher.
 func single(pid, child int, own string) (b Box, l launcher, ok bool) {
-	if ns, err := os.Readlink(procFile(child, "ns/pid")); err != nil || ns == own || !isFirst(child) {
+	if ns, err := os.Readlink(processes.File(child, "ns/pid")); err != nil || ns == own || !isFirst(child) {
 		return b, l, false
 	}
 	l = launcher{pid, startOf(pid)}
@@ -128,9 +112,9 @@ func single(pid, child int, own string) (b Box, l launcher, ok bool) {
 		return b, l, false
 	}
 	b = Box{Name: strconv.Itoa(pid), Pid: child, Launcher: pid, Age: age}
-	b.Dir, _ = os.Readlink(procFile(pid, "cwd")) // it may just have ended
-	for _, command := range children(child) {
-		if stat, err := os.ReadFile(procFile(command, "stat")); err == nil {
+	b.Dir, _ = os.Readlink(processes.File(pid, "cwd")) // it may just have ended
+	for _, command := range processes.Children(child) {
+		if stat, err := os.ReadFile(processes.File(command, "stat")); err == nil {
 			b.Commands = append(b.Commands, arguments(command, stat))
 			break // the others were left behind by it
 		}
@@ -140,7 +124,7 @@ func single(pid, child int, own string) (b Box, l launcher, ok bool) {
 
 // isFirst says whether a process is number 1 of its namespace.
 func isFirst(pid int) bool {
-	status, err := os.ReadFile(procFile(pid, "status"))
+	status, err := os.ReadFile(processes.File(pid, "status"))
 	if err != nil {
 		return false
 	}
@@ -156,7 +140,7 @@ const clockTick = time.Second / 100
 // startOf is when a process began, in ticks since the machine did; 0 if it is gone.
 func startOf(pid int) uint64 {
 	const start = 19 // counted from the state, which is 0
-	stat, err := os.ReadFile(procFile(pid, "stat"))
+	stat, err := os.ReadFile(processes.File(pid, "stat"))
 	if err != nil {
 		return 0
 	}
@@ -207,7 +191,7 @@ func (s *Singles) read(boxes []Box) {
 // Inspect returns what is inside the sandbox of a launcher, without its policy,
 // which only the launcher knows.
 func (s *Singles) Inspect(b *Box) *Inside {
-	inside := &Inside{Processes: processes(b.Pid)}
+	inside := &Inside{Processes: inside(b.Pid)}
 	for l, recent := range s.recent {
 		if l.pid == b.Launcher {
 			inside.Events = recent.Events()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/processes"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 )
 
@@ -72,38 +73,18 @@ func (b *box) describe() Box {
 func measure(boxes []Box) {
 	tallies := make(map[string]*tally, len(boxes))
 	for i := range boxes {
-		if ns, err := os.Readlink(procFile(boxes[i].Pid, "ns/pid")); err == nil {
+		if ns, err := os.Readlink(processes.File(boxes[i].Pid, "ns/pid")); err == nil {
 			tallies[ns] = &tally{box: &boxes[i], sockets: connected(boxes[i].Pid)}
 		}
 	}
 	if len(tallies) == 0 {
 		return
 	}
-	eachProcess(func(pid int, ns string) {
+	processes.Each(func(pid int, ns string) {
 		if t := tallies[ns]; t != nil {
 			t.add(pid)
 		}
 	})
-}
-
-// eachProcess passes on the number and the pid namespace of every process that
-// this one may look at.
-func eachProcess(f func(pid int, ns string)) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what was read counts
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if ns, err := os.Readlink(procFile(pid, "ns/pid")); err == nil {
-			f(pid, ns)
-		}
-	}
 }
 
 // tally adds up what one sandbox uses.
@@ -113,7 +94,7 @@ type tally struct {
 }
 
 func (t *tally) add(pid int) {
-	stat, err := os.ReadFile(procFile(pid, "stat"))
+	stat, err := os.ReadFile(processes.File(pid, "stat"))
 	if err != nil {
 		return
 	}
@@ -131,14 +112,14 @@ func (t *tally) add(pid int) {
 
 // addSockets counts connections. Several processes may hold the same.
 func (t *tally) addSockets(pid int) {
-	dir, err := os.Open(procFile(pid, "fd"))
+	dir, err := os.Open(processes.File(pid, "fd"))
 	if err != nil {
 		return
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
 	for _, name := range names {
-		link, err := os.Readlink(procFile(pid, "fd/"+name))
+		link, err := os.Readlink(processes.File(pid, "fd/"+name))
 		if err == nil && t.sockets[link] {
 			delete(t.sockets, link)
 			t.box.Connections++
@@ -151,7 +132,7 @@ func (t *tally) addSockets(pid int) {
 func connected(pid int) map[string]bool {
 	sockets := make(map[string]bool)
 	for _, name := range []string{"net/tcp", "net/tcp6"} {
-		table, err := os.ReadFile(procFile(pid, name))
+		table, err := os.ReadFile(processes.File(pid, name))
 		if err != nil {
 			continue
 		}
@@ -179,17 +160,17 @@ func parseConnected(table []byte, sockets map[string]bool) {
 }
 
 // processes are those beside a sandbox's process 1.
-func processes(first int) []Process {
-	namespace, err := os.Readlink(procFile(first, "ns/pid"))
+func inside(first int) []Process {
+	namespace, err := os.Readlink(processes.File(first, "ns/pid"))
 	if err != nil {
 		return nil
 	}
 	var list []Process
-	eachProcess(func(pid int, ns string) {
+	processes.Each(func(pid int, ns string) {
 		if ns != namespace || pid == first {
 			return
 		}
-		stat, err := os.ReadFile(procFile(pid, "stat"))
+		stat, err := os.ReadFile(processes.File(pid, "stat"))
 		if err != nil {
 			return
 		}
@@ -203,15 +184,13 @@ func processes(first int) []Process {
 
 // arguments are those of a process, or the name of one that has none left.
 func arguments(pid int, stat []byte) []string {
-	line, err := os.ReadFile(procFile(pid, "cmdline"))
+	line, err := os.ReadFile(processes.File(pid, "cmdline"))
 	if err == nil && len(line) > 0 {
 		return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 	}
 	_, name, _ := bytes.Cut(stat[:bytes.LastIndexByte(stat, ')')], []byte("("))
 	return []string{"(" + string(name) + ")"}
 }
-
-func procFile(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
 // parseStat reads time used and memory of /proc/PID/stat. The program's name, in
 // parentheses, may hold anything.

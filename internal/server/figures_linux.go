@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bailey-sandbox/bailey/internal/processes"
 )
 
 // figures are what /metrics shows of sandboxes. Those of processes are read from
@@ -153,38 +155,28 @@ func census(firsts map[string]int) map[string]*used {
 	found := make(map[string]*used, len(firsts))
 	spaces := make(map[string]*used, len(firsts))
 	for id, pid := range firsts {
-		space, err := os.Readlink(procFile(strconv.Itoa(pid), "ns/pid"))
+		space, err := os.Readlink(processes.File(pid, "ns/pid"))
 		if err != nil {
 			continue // it has just ended
 		}
-		mounts, _ := os.ReadFile(procFile(strconv.Itoa(pid), "mountinfo"))
+		mounts, _ := os.ReadFile(processes.File(pid, "mountinfo"))
 		u := &used{mounts: bytes.Count(mounts, []byte("\n"))}
 		found[id], spaces[space] = u, u
 	}
 	if len(spaces) == 0 {
 		return found
 	}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return found
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what was read counts
-	for _, name := range names {
-		if name[0] < '0' || name[0] > '9' {
-			continue
+	processes.Each(func(pid int, space string) {
+		if u := spaces[space]; u != nil {
+			u.count(pid)
 		}
-		space, err := os.Readlink(procFile(name, "ns/pid"))
-		if u := spaces[space]; err == nil && u != nil {
-			u.count(name)
-		}
-	}
+	})
 	return found
 }
 
 // count adds a process. One that ends meanwhile is left out.
-func (u *used) count(pid string) {
-	stat, err := os.ReadFile(procFile(pid, "stat"))
+func (u *used) count(pid int) {
+	stat, err := os.ReadFile(processes.File(pid, "stat"))
 	if err != nil {
 		return
 	}
@@ -195,14 +187,12 @@ func (u *used) count(pid string) {
 	u.processes++
 	u.cpu += cpu
 	u.memory += memory
-	if io, err := os.ReadFile(procFile(pid, "io")); err == nil {
+	if io, err := os.ReadFile(processes.File(pid, "io")); err == nil {
 		read, written := parseIO(io)
 		u.read += read
 		u.written += written
 	}
 }
-
-func procFile(pid, name string) string { return "/proc/" + pid + "/" + name }
 
 // parseStat reads the time that a process, and the children it waited for, have
 // used, and its memory. The program's name, in parentheses, may hold anything.

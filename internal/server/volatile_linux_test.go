@@ -2,11 +2,11 @@ package server
 
 import (
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/processes"
 )
 
 func TestEndOfASandboxDoesNotWaitForTheDisk(t *testing.T) {
@@ -17,7 +17,7 @@ func TestEndOfASandboxDoesNotWaitForTheDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mounts, err := os.ReadFile(procFile(strconv.Itoa(b.pid), "mountinfo"))
+	mounts, err := os.ReadFile(processes.File(b.pid, "mountinfo"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,11 +7,9 @@
 package walls
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/bailey-sandbox/bailey/internal/bench"
 )
@@ -204,22 +202,7 @@ func (t *Timed) check(count int) error {
 }
 
 // Read reads results from a file.
-func Read(file string) (*Results, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	r := new(Results)
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(r); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if err := r.Check(); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return r, nil
-}
+func Read(file string) (*Results, error) { return bench.ReadChecked[Results](file) }
 
 // Encode returns results as a file has them.
 func (r *Results) Encode() ([]byte, error) {

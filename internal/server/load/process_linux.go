@@ -6,11 +6,12 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	running "github.com/bailey-sandbox/bailey/internal/processes"
 )
 
 // processes are those of the server. They are 0 where they cannot be looked at.
@@ -38,7 +39,7 @@ func find(address string) (processes, error) {
 	if err != nil || failure != nil || peer.Pid == 0 || pss(int(peer.Pid)) == 0 {
 		return processes{}, err
 	}
-	for _, pid := range children(int(peer.Pid)) {
+	for _, pid := range running.Children(int(peer.Pid)) {
 		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(line), "\x00keeper\x00") {
 			return processes{int(peer.Pid), pid}, nil
 		}
@@ -46,25 +47,11 @@ func find(address string) (processes, error) {
 	return processes{}, nil
 }
 
-// children are those of all threads of a process.
-func children(pid int) (list []int) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, f := range files {
-		data, _ := os.ReadFile(f)
-		for _, text := range strings.Fields(string(data)) {
-			if n, err := strconv.Atoi(text); err == nil {
-				list = append(list, n)
-			}
-		}
-	}
-	return list
-}
-
 // inits are the processes of sandboxes: how much each has, and how many there
 // are.
 func (p processes) inits() (mean int64, n int) {
 	var sum int64
-	for _, pid := range children(p.keeper) {
+	for _, pid := range running.Children(p.keeper) {
 		if size := pss(pid); size > 0 {
 			sum += size
 			n++

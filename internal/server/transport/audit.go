@@ -157,7 +157,7 @@ func (a *auditor) finish(ctx context.Context, procedure string, e *auditEntry, e
 
 // refused writes about a request that did not get as far as a method.
 func (a *auditor) refused(r *http.Request, rec *record, status int) {
-	if a.to == nil || rec.procedure != "" || status != http.StatusUnauthorized && status != http.StatusForbidden {
+	if a.to == nil || rec.known().procedure != "" || status != http.StatusUnauthorized && status != http.StatusForbidden {
 		return
 	}
 	e := &auditEntry{Method: r.Method + " " + rec.path, Outcome: connect.CodePermissionDenied.String()}
@@ -170,7 +170,8 @@ func (a *auditor) refused(r *http.Request, rec *record, status int) {
 func (a *auditor) write(ctx context.Context, e *auditEntry) {
 	e.Time = time.Now().UTC()
 	if rec := recordOf(ctx); rec != nil {
-		e.Request, e.Owner, e.Token, e.Remote = rec.id, rec.caller.Owner, rec.caller.Token, rec.remote
+		by := rec.known().caller
+		e.Request, e.Owner, e.Token, e.Remote = rec.id, by.Owner, by.Token, rec.remote
 	}
 	line, err := json.Marshal(e)
 	if err == nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -16,13 +17,27 @@ import (
 const requestHeader = "X-Request-Id"
 
 // record is what the log will say about a request. Whoever learns something
-// notes it here.
+// notes it here; a terminal's request is several calls at once, and they may end
+// after it.
 type record struct {
-	id, path  string
-	remote    string
+	id, path string
+	remote   string
+
+	mu      sync.Mutex
+	learned learned
+}
+
+// learned is what becomes known of a request on its way.
+type learned struct {
 	caller    caller.Caller
 	procedure string
 	err       error
+}
+
+func (r *record) known() learned {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.learned
 }
 
 type recordKey struct{}
@@ -42,7 +57,9 @@ func requestID(ctx context.Context) string {
 
 func note(ctx context.Context, c caller.Caller) {
 	if r := recordOf(ctx); r != nil {
-		r.caller = c
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.learned.caller = c
 	}
 }
 
@@ -51,9 +68,11 @@ func noteProcedure(ctx context.Context, procedure string, err *connect.Error) {
 	if r == nil {
 		return
 	}
-	r.procedure = procedure
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.learned.procedure = procedure
 	if err != nil {
-		r.err = err
+		r.learned.err = err
 	}
 }
 
@@ -85,18 +104,19 @@ func (t *Transport) log(r *http.Request, rec *record, status int, took time.Dura
 	if !t.config.Log.Enabled(r.Context(), level) {
 		return
 	}
+	known := rec.known()
 	attrs := []slog.Attr{
 		slog.String("request", rec.id), slog.String("http", r.Method), slog.String("path", rec.path),
 		slog.Int("status", status), slog.Duration("took", took), slog.String("remote", r.RemoteAddr),
 	}
-	if rec.procedure != "" {
-		attrs = append(attrs, slog.String("method", rec.procedure))
+	if known.procedure != "" {
+		attrs = append(attrs, slog.String("method", known.procedure))
 	}
-	if rec.caller.Owner != "" {
-		attrs = append(attrs, slog.String("owner", rec.caller.Owner), slog.String("token", rec.caller.Token))
+	if known.caller.Owner != "" {
+		attrs = append(attrs, slog.String("owner", known.caller.Owner), slog.String("token", known.caller.Token))
 	}
-	if rec.err != nil {
-		attrs = append(attrs, slog.String("error", rec.err.Error()))
+	if known.err != nil {
+		attrs = append(attrs, slog.String("error", known.err.Error()))
 	}
 	t.config.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }

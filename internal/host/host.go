@@ -50,7 +50,7 @@ func companions(self string) []string {
 		return nil
 	}
 	var list []string
-	for _, name := range []string{"bailey", "bailey-gate", "bailey-guard", "baileyd"} {
+	for _, name := range []string{"bailey", "bailey-gate", "bailey-guard", "baileyd", "bailey-server"} {
 		beside := filepath.Join(filepath.Dir(self), name)
 		if beside == self {
 			continue

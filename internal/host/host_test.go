@@ -75,3 +75,17 @@ func TestLiveFacts(t *testing.T) {
 		t.Errorf("mount table: %v, %v", table, err)
 	}
 }
+
+// A program of ours that a sandbox could replace would be run without one.
+func TestEveryProgramOfOursIsACompanion(t *testing.T) {
+	entries, err := os.ReadDir("../../cmd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := companions("/opt/tools/some-program")
+	for _, e := range entries {
+		if !slices.Contains(list, "/opt/tools/"+e.Name()) {
+			t.Errorf("%s is not among %q", e.Name(), list)
+		}
+	}
+}

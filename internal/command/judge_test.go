@@ -413,7 +413,7 @@ func TestPolicyIsReadWithItsPlaces(t *testing.T) {
 	got := r.Judge(run("git push origin main"))
 	want := Verdict{
 		Command: "git push origin main", Key: "command.deny", Rule: "git push", Where: "p.jsonc:2:24",
-		Fix: "if it is wanted, remove the entry, or add a longer one to command.allow",
+		Fix: "remove the entry, or add a longer one to command.allow",
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -69,7 +69,7 @@ func (s *sshRules) judgeHost(host string) Verdict {
 	for _, e := range s.deniedHosts {
 		if hostMatches(e.Text, host) {
 			v.Key, v.Rule, v.Where = "ssh.deniedHosts", e.Text, e.Where
-			v.Fix = "if it is wanted, remove the entry"
+			v.Fix = "remove the entry"
 			return v
 		}
 	}
@@ -79,7 +79,7 @@ func (s *sshRules) judgeHost(host string) Verdict {
 		}
 	}
 	v.Key, v.Reason = "ssh.allowedHosts", "it does not name this host"
-	v.Fix = "if it is wanted, add " + quote(summary([]string{host})) + " there"
+	v.Fix = "add " + quote(summary([]string{host})) + " there"
 	return v
 }
 
@@ -114,7 +114,7 @@ func (s *sshRules) judgeListed(text string) Verdict {
 	unlisted := func(why string) Verdict {
 		return Verdict{
 			Command: summary([]string{text}), Key: "ssh.allowedCommands", Reason: why,
-			Fix: "if it is wanted, add it there",
+			Fix: "add it there",
 		}
 	}
 	w := walk{

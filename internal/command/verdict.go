@@ -38,7 +38,7 @@ func (v Verdict) String() string {
 		s += ": " + v.Reason
 	}
 	if v.Fix != "" {
-		s += "; " + v.Fix
+		s += "; if it is wanted, " + v.Fix
 	}
 	return s
 }
@@ -55,11 +55,11 @@ func (ru *rule) refuse(argv []string) Verdict {
 	switch {
 	case ru.reason != "":
 		v.Key = "command.useDefaults"
-		v.Fix = "if it is wanted, add " + quote(v.Rule) + " to command.allow"
+		v.Fix = "add " + quote(v.Rule) + " to command.allow"
 	case ru.key == "command.deny":
-		v.Fix = "if it is wanted, remove the entry, or add a longer one to command.allow"
+		v.Fix = "remove the entry, or add a longer one to command.allow"
 	default:
-		v.Fix = "if it is wanted, remove the entry"
+		v.Fix = "remove the entry"
 	}
 	return v
 }

@@ -117,12 +117,13 @@ const (
 //		chain filter {
 //			type filter hook output priority 0
 //			icmp type echo-request drop                                (and for ICMPv6)
-//			ip daddr != 127.0.0.0/8 meta l4proto udp log group 940     (and for IPv6)
+//			ip daddr != 127.0.0.0/8 udp sport != 942 log group 940     (and for IPv6)
 //		}
 //	}
 //
 // Datagrams to elsewhere find that nobody listens there: every address is the
-// sandbox's own. The gate is told of them.
+// sandbox's own. The gate is told of them, but not of its own answers: a question
+// comes from the address that it goes to.
 func captureRules(g *spec.Gate) []byte {
 	n := &netlink{b: make([]byte, 0, 4096), open: make([]int, 0, 16)}
 	n.batch(unix.NFNL_MSG_BATCH_BEGIN)
@@ -147,7 +148,7 @@ func captureRules(g *spec.Gate) []byte {
 	n.rule("filter", func() { n.isProtocol(unix.IPPROTO_ICMPV6); n.isKind(echo6); n.verdict(verdictDrop) })
 	if !g.Silent {
 		for _, is := range []func(op uint32){n.comparesLoopback4, n.comparesLoopback6} {
-			n.rule("filter", func() { n.isProtocol(protoUDP); is(unix.NFT_CMP_NEQ); n.log() })
+			n.rule("filter", func() { n.isProtocol(protoUDP); is(unix.NFT_CMP_NEQ); n.isNotFrom(spec.GateDNSPort); n.log() })
 		}
 	}
 	n.acknowledge()
@@ -249,6 +250,12 @@ func (n *netlink) isPort(from, to uint16) {
 	}
 	n.compare(unix.NFT_CMP_GTE, byte(from>>8), byte(from))
 	n.compare(unix.NFT_CMP_LTE, byte(to>>8), byte(to))
+}
+
+func (n *netlink) isNotFrom(port uint16) {
+	const source = 0
+	n.payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, source, 2)
+	n.compare(unix.NFT_CMP_NEQ, byte(port>>8), byte(port))
 }
 
 func (n *netlink) isLoopback4() { n.comparesLoopback4(unix.NFT_CMP_EQ) }

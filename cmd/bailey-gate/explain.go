@@ -3,8 +3,8 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -54,6 +54,10 @@ func findHost(c *config.Config, name string) (finding.Finding, error) {
 	if err != nil {
 		return finding.Finding{}, err
 	}
+	bare, named := strings.CutSuffix(name, ":"+strconv.Itoa(int(port)))
+	if host.Name() == "localhost" {
+		host = loopback
+	}
 	v := set.Foresee(rules.Query{Host: host, Port: port})
 	f := finding.Finding{Subject: name, Allowed: v.Action != config.Deny, Verdict: verdict(v.Action), Rule: "no rule is about it: defaultAction"}
 	if v.Rule != nil {
@@ -64,10 +68,20 @@ func findHost(c *config.Config, name string) (finding.Finding, error) {
 		f.Allowed, f.Verdict = true, verdict(config.Allow)
 	}
 	if !f.Allowed && v.Rule == nil {
-		f.Fix = fmt.Sprintf(`in a policy: "network": {"allowedDomains": [%q]}`, strings.TrimSuffix(name, ":"+strconv.Itoa(int(port))))
+		f.Fix = finding.GrantOf(bare, portIf(named, port))
 	}
 	return f, nil
 }
+
+func portIf(named bool, port uint16) string {
+	if !named {
+		return ""
+	}
+	return strconv.Itoa(int(port))
+}
+
+// loopback is where localhost is inside.
+var loopback, _ = hostname.FromAddr(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 
 func verdict(a config.Action) string {
 	switch a {

@@ -216,13 +216,12 @@ func findHost(name string, s *spec.Spec) finding.Finding {
 	if s.Network == spec.NetworkHost {
 		return finding.Finding{Subject: name, Allowed: true, Verdict: "can be reached", Rule: "the network is the host's, without any limit"}
 	}
-	host := name
+	host, port := name, ""
 	if i := strings.LastIndexByte(name, ':'); i > 0 && !strings.HasSuffix(name, "]") {
-		host = name[:i]
+		host, port = name[:i], name[i+1:]
 	}
 	return finding.Finding{
-		Subject: name, Verdict: "cannot be reached", Rule: "the network is closed",
-		Fix: fmt.Sprintf(`in a policy: "network": {"allowedDomains": [%q]}`, host),
+		Subject: name, Verdict: "cannot be reached", Rule: "the network is closed", Fix: finding.GrantOf(host, port),
 	}
 }
 

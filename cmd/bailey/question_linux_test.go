@@ -16,7 +16,7 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
   "filesystem": {"allowRead": ["~/data"], "denyRead": ["**/*.pem"], "denyWrite": ["src"]},
   "command": {"deny": ["git push"]},
   "env": {"allow": ["WANTED"], "deny": ["PAGER"]},
-  "network": {"allowedDomains": ["*.example.com"], "deniedDomains": ["bad.example.com"],
+  "network": {"allowedDomains": ["*.example.com"], "deniedDomains": ["bad.example.com"], "allowLocalOutboundPorts": ["5432"],
     "rules": [{"host": "api.test", "methods": ["GET"], "schemes": ["http"], "action": "allow"}, {"host": "10.0.0.1", "ports": ["8080"], "action": "allow"}]}
 }`, 0o644)
 	for _, dir := range []string{filepath.Join(b.home, "data"), filepath.Join(b.dir, "src")} {
@@ -49,7 +49,13 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 		{"command git pull", true, "may be run", "no rule about commands denies it", "", ""},
 		{"host www.example.com:443", true, "can be reached, by protocol http or https", "network.allowedDomains *.example.com", at("5:34"), ""},
 		{"host www.example.com", true, "can be reached", "network.allowedDomains *.example.com", at("5:34"), ""},
-		{"host www.example.com:22", false, "cannot be reached", "defaultAction", "", "allowedDomains"},
+		{"host www.example.com:22", false, "cannot be reached", "defaultAction", "", `"ssh": {"allowedHosts": ["www.example.com"]}`},
+		{"host www.example.com:8443", false, "cannot be reached", "defaultAction", "", `{"rules": [{"host": "www.example.com", "ports": ["8443"], "action": "allow"}]}`},
+		{"host localhost:5432", true, "can be reached", "network.allowLocalOutbound", "", ""},
+		{"host [::1]:5432", true, "can be reached", "network.allowLocalOutbound", "", ""},
+		{"host localhost:5433", false, "cannot be reached", "defaultAction", "", `{"allowLocalOutboundPorts": ["5433"]}`},
+		{"host 127.0.0.1:80", false, "cannot be reached", "defaultAction", "", `{"allowLocalOutboundPorts": ["80"]}`},
+		{"host localhost", false, "cannot be reached", "defaultAction", "", "allowLocalOutboundPorts"},
 		{"host bad.example.com", false, "cannot be reached", "network.deniedDomains bad.example.com", at("5:70"), ""},
 		{"host other.test:80", false, "cannot be reached", "no rule is about it: defaultAction", "", `"allowedDomains": ["other.test"]`},
 		{"host api.test:80", true, "can be reached, by protocol http, method GET", "network.rules", "", ""},
@@ -74,6 +80,8 @@ func TestExplainTellsQuestionsFromCommands(t *testing.T) {
 	b.run("-q", "explain", "path", "/usr").want(t, 0, "/usr can be read\n  by  filesystem.allowRead /usr\n  to write it: --allow-write /usr\n", "")
 	b.run("-q", "explain", "host", "example.com:443").want(t, 0,
 		"example.com:443 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowedDomains\": [\"example.com\"]}\n", "")
+	b.run("-q", "explain", "host", "localhost:5432").want(t, 0,
+		"localhost:5432 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowLocalOutboundPorts\": [\"5432\"]}\n", "")
 	for _, args := range [][]string{{"explain", "--", "env", "NAME"}, {"explain", "env", "A=b"}, {"explain", "env"}, {"explain", "path"}} {
 		if got := b.run(append([]string{"-q"}, args...)...); !strings.HasPrefix(got.stdout, "command\n") {
 			t.Errorf("%q: %q", args, got.stdout)

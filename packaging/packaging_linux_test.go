@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -59,6 +60,24 @@ exec chroot "$0/root" sh -c "$2"`
 	for _, want := range []string{"bailey ", "/usr/share/man/man1/bailey.1"} {
 		if !bytes.Contains(out, []byte(want)) {
 			t.Errorf("the output lacks %q: %s", want, out)
+		}
+	}
+}
+
+func TestEveryWayOfGettingItHasEveryProgram(t *testing.T) {
+	programs, err := os.ReadDir("../cmd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"../.goreleaser.yaml", "../Makefile", "../scripts/package-deb", "container/Dockerfile"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range programs {
+			if !regexp.MustCompile(`/` + p.Name() + `[^\w-]`).Match(text) {
+				t.Errorf("%s: %s is missing", file, p.Name())
+			}
 		}
 	}
 }

@@ -101,6 +101,72 @@ func TestDiskLimitHoldsInMemory(t *testing.T) {
 	b.run("--disk", "8M", "true").wantError(t, "resources.disk 8M: "+b.dir+" is written on the host's disk", "filesystem.privateWrite")
 }
 
+func TestDiskLimitHoldsForAnOverlay(t *testing.T) {
+	b := newOverlayBench(t)
+	before := b.snapshot()
+	got := b.run("-q", "--dry-run", "--disk", "8M", "--stats", "--json", "-c", "head -c 20M /dev/zero >big")
+	if !strings.Contains(got.stderr, `"diskBytes":8388608,`) || !strings.Contains(got.stderr, `"limitsMet":["disk"]`) {
+		t.Errorf("got %+v", got)
+	}
+	got = b.run("-q", "--overlay=keep:one", "--disk", "8M", "-c",
+		"rm a.txt; mkdir shut; echo x >shut/x; chmod 0 shut/x; chmod 100 shut; rm -r sub; mkdir sub; echo n >sub/n; ln sub/n sub/m; head -c 20M /dev/zero >big")
+	if got.status == 0 || !strings.Contains(got.stderr, "No space left on device") {
+		t.Errorf("got %+v", got)
+	}
+	if !strings.Contains(got.stderr, "bailey: disk: the limit of 8M was reached: no space was left for files at the end; for more: --disk\n") {
+		t.Errorf("stderr does not tell which limit: %s", got.stderr)
+	}
+	b.wantSame(before)
+	if out := b.run("ws", "list", "--json").stdout; !strings.Contains(out, `"state":"kept"`) || !strings.Contains(out, `"bytes":`) {
+		t.Errorf("list: got %s", out)
+	}
+	b.run("--overlay=keep:one", "-q", "-c", `ls sub; stat -c '%a %n' shut; chmod 700 shut; stat -c '%a %h %n' shut/x sub/n; test -e a.txt || echo gone; rm big`).
+		want(t, 0, "m\nn\n100 shut\n0 1 shut/x\n644 2 sub/n\ngone\n", "bailey: kept as one\n")
+}
+
+func TestDiskLimitCountsWhatAWorkspaceHas(t *testing.T) {
+	b := newOverlayBench(t)
+	run := func(script, stdout string) {
+		t.Helper()
+		got := b.run("-q", "--overlay=keep:one", "--disk", "8M", "-c", script)
+		got.want(t, 0, stdout, "bailey: kept as one\n")
+	}
+	run("head -c 5M /dev/zero >first; echo 1 >sub/b.txt; rm sub/deep/c.txt", "")
+	run("cat sub/b.txt; echo 2 >sub/b.txt; ls sub/deep; rm first", "1\n")
+	run("head -c 6M /dev/zero >second; cat sub/b.txt; rm sub/b.txt", "2\n")
+	run("ls; ls sub; head -c 2M /dev/zero 2>/dev/null >third || rm third", "a.txt\nhard\nkeep\nlink\nrun.sh\nsecond\nsecret.pem\nsub\ndeep\n")
+	b.run("-q", "--overlay=keep:one", "-c", "head -c 2M /dev/zero >third").want(t, 0, "", "bailey: kept as one\n")
+	b.run("-q", "--overlay=keep:one", "--disk", "8M", "--", "true").
+		wantError(t, "resources.disk 8M: the workspace one takes 8", "apply or discard it, or give more")
+}
+
+func TestDiskLimitOfAnOverlayLeavesNothingOfADryRun(t *testing.T) {
+	b := newOverlayBench(t)
+	before := b.snapshot()
+	got := b.run("--dry-run", "--disk", "8M", "-c", "echo x >made; rm a.txt")
+	if got.status != 0 || !strings.Contains(got.stderr, "made") || !strings.Contains(got.stderr, "a.txt") {
+		t.Errorf("got %+v", got)
+	}
+	b.wantSame(before)
+	if names := b.workspaces(); len(names) != 0 {
+		t.Errorf("workspaces: %q", names)
+	}
+}
+
+func TestSnapshotWaitsForChangesInMemory(t *testing.T) {
+	b := newOverlayBench(t)
+	s := b.speaker("-q", "--overlay=keep:one", "--disk", "8M")
+	s.say("echo x >made; echo ready")
+	b.run("ws", "snapshot", "one").wantError(t, "its changes are in memory until it ends")
+	if err := s.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b.run("ws", "snapshot", "one").want(t, 0, "s1\n", "")
+}
+
 func TestTimeoutAndOpenFilesAsFlags(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces)
 	b := newBench(t)

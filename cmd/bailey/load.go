@@ -56,7 +56,14 @@ func launch(r *request, argv []string, log *trace.Log) int {
 		w.abandon()
 		return status
 	}
-	return w.settle(r, r.carryOut(m, p, s))
+	if err := w.announce(s); err != nil {
+		p.abandon()
+		w.abandon()
+		return fail(err)
+	}
+	status = r.carryOut(m, p, s)
+	w.collect(p)
+	return w.settle(r, status)
 }
 
 // carryOut runs a command with the runtime that its Spec names.

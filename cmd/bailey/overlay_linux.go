@@ -46,8 +46,21 @@ func (r *request) openWorkspace(m *sandbox.Manager) (*workspace, error) {
 		w.abandon()
 		return nil, err
 	}
-	w.over = spec.Overlay{Name: w.delta.Record.Name, Source: w.delta.Record.Target, Lowers: w.delta.Lowers(), Upper: dir + "/upper", Work: dir + "/work"}
+	used, err := w.used(m)
+	if err != nil {
+		w.abandon()
+		return nil, err
+	}
+	w.over = spec.Overlay{Used: used, Name: w.delta.Record.Name, Source: w.delta.Record.Target, Lowers: w.delta.Lowers(), Upper: dir + "/upper", Work: dir + "/work"}
 	return w, nil
+}
+
+// used is what a limit on files counts of what was written before.
+func (w *workspace) used(m *sandbox.Manager) (int64, error) {
+	if w.fresh || m.Loaded().Policy.Resources.Disk == nil {
+		return 0, nil
+	}
+	return w.delta.Used()
 }
 
 func (w *workspace) open(store delta.Store, name, project string) (err error) {
@@ -110,11 +123,32 @@ func (w *workspace) remove() {
 }
 
 func (w *workspace) keep() {
-	w.delta.Record.State = delta.Kept
+	w.delta.Record.State, w.delta.Record.InMemory = delta.Kept, false
 	if err := w.delta.Save(); err != nil {
 		say(tagError, "workspace "+w.delta.Record.Name+": "+err.Error())
 	}
 	w.delta.Close()
+}
+
+// announce tells others what a Spec means for the workspace while it runs.
+func (w *workspace) announce(s *spec.Spec) error {
+	if !s.Overlay.HeldInMemory() {
+		return nil
+	}
+	return w.delta.HoldInMemory()
+}
+
+// collect takes over what the command has written to memory, if anything.
+func (w *workspace) collect(p *prepared) {
+	changes := p.changes
+	if changes == nil {
+		return
+	}
+	defer changes.Close()
+	left := func(path, why string) { say(tagWarning, printable(path)+" is "+why+", and not kept") }
+	if err := w.delta.Absorb(changes, left); err != nil {
+		say(tagError, "the changes of this run cannot be kept, and are lost: "+err.Error())
+	}
 }
 
 // settle decides what becomes of the changes once the command has ended, and

@@ -23,4 +23,8 @@ func (*workspace) overlay() *spec.Overlay { return nil }
 
 func (*workspace) abandon() {}
 
+func (*workspace) announce(*spec.Spec) error { return nil }
+
+func (*workspace) collect(*prepared) {}
+
 func (*workspace) settle(_ *request, status int) int { return status }

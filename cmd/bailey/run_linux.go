@@ -30,6 +30,8 @@ type prepared struct {
 	account account
 	views   []*keeper.Shown
 	started bool // the command ran
+	// changes is what it has written to an overlay in memory, or nil.
+	changes *os.File
 	// refused, if not nil, is called when the machine refuses to build the sandbox.
 	refused func(error) int
 }
@@ -144,6 +146,7 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	}
 	p.started = true
 	p.begins(s, proc)
+	p.changes = proc.Changes
 	if proc.Uncaptured && !r.settledQuiet() {
 		say(tagWarning, "this kernel cannot capture connections (nftables): only programs that use the proxy variables get out")
 	}

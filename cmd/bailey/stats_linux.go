@@ -13,6 +13,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/workspace/tree"
 )
 
 // account is what is told about resources at the end of a run. The zero value
@@ -55,6 +56,7 @@ type statsJSON struct {
 	Read        *int64   `json:"readBytes"`
 	Written     *int64   `json:"writtenBytes"`
 	Processes   *int64   `json:"peakProcesses"`
+	Disk        *int64   `json:"diskBytes"`
 	Connections *int64   `json:"connections"`
 	Refused     *int64   `json:"connectionsRefused"`
 	Limits      []string `json:"limitsMet"`
@@ -67,6 +69,7 @@ func (p *prepared) stats(hits []limits.Hit, expired bool, status int) statsJSON 
 	s := statsJSON{
 		Wall: time.Since(p.account.begun).Seconds(), User: u.User.Seconds(), System: u.System.Seconds(), Throttled: u.Throttled.Seconds(),
 		PeakMemory: known(u.PeakMemory), PeakOf: "sandbox", Read: known(u.Read), Written: known(u.Written),
+		Disk:      known(p.diskUsed()),
 		Processes: known(int64(u.Peak)), Connections: known(-1), Refused: known(-1), Limits: []string{}, Status: status,
 	}
 	if u.PeakOfOne {
@@ -82,6 +85,25 @@ func (p *prepared) stats(hits []limits.Hit, expired bool, status int) statsJSON 
 		s.Limits = append(s.Limits, "timeout")
 	}
 	return s
+}
+
+// diskUsed is what files take that the command wrote: to memory, where that is
+// limited, or to an overlay.
+func (p *prepared) diskUsed() int64 {
+	over := p.account.spec.Overlay
+	if over == nil || over.InMemory {
+		return p.account.used.Disk
+	}
+	dir, err := os.Open(over.Upper)
+	if err != nil {
+		return -1
+	}
+	defer dir.Close()
+	u, err := tree.Measure(dir)
+	if err != nil {
+		return -1
+	}
+	return u.Bytes
 }
 
 // known is nil for what is not.
@@ -127,6 +149,7 @@ func (s *statsJSON) text() string {
 	add(memory, s.PeakMemory, columns.Size)
 	add("read", s.Read, columns.Size)
 	add("written", s.Written, columns.Size)
+	add("files", s.Disk, columns.Size)
 	add("processes at once", s.Processes, number)
 	add("connections", s.Connections, number)
 	if s.Refused != nil && *s.Refused > 0 {

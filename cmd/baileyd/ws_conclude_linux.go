@@ -14,6 +14,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/columns"
 	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/terminal"
+	"github.com/bailey-sandbox/bailey/internal/workspace"
 	"github.com/bailey-sandbox/bailey/internal/workspace/change"
 	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
 )
@@ -204,14 +205,18 @@ func (w *workspaces) list([]string) error {
 	if w.has("--json") {
 		return w.listJSON(list)
 	}
-	rows := [][]string{{"NAME", "STATE", "CHANGES", "AGE", "DIRECTORY"}}
+	rows := [][]string{{"NAME", "STATE", "CHANGES", "SIZE", "AGE", "DIRECTORY"}}
 	for i := range list {
 		l := &list[i]
 		if l.Err != nil {
-			rows = append(rows, []string{l.Name, "unreadable", "", "", plain.Text(l.Err.Error())})
+			rows = append(rows, []string{l.Name, "unreadable", "", "", "", plain.Text(l.Err.Error())})
 			continue
 		}
-		rows = append(rows, []string{l.Name, stateOf(l), w.changesOf(l), columns.Brief(time.Since(l.Created)), plain.Text(l.Target)})
+		size := "?"
+		if n := w.sizeOf(l); n != nil {
+			size = columns.Size(*n)
+		}
+		rows = append(rows, []string{l.Name, stateOf(l), w.changesOf(l), size, columns.Brief(time.Since(l.Created)), plain.Text(l.Target)})
 	}
 	for _, line := range columns.Align(rows) {
 		if _, err := fmt.Fprintln(w.out, line); err != nil {
@@ -230,6 +235,16 @@ func stateOf(l *delta.Listed) string {
 		return "in use"
 	}
 	return string(l.State)
+}
+
+// sizeOf is what the delta of a workspace takes on the disk, or nil. Nobody need
+// hold the workspace for that.
+func (w *workspaces) sizeOf(l *delta.Listed) *int64 {
+	u, err := workspace.Usage(w.store.Dir() + "/workspaces/" + l.Name + "/upper")
+	if err != nil {
+		return nil
+	}
+	return &u.Bytes
 }
 
 func (w *workspaces) changesOf(l *delta.Listed) string {

@@ -12,6 +12,7 @@ type listedWorkspace struct {
 	Name      string    `json:"name"`
 	State     string    `json:"state"`
 	Changes   string    `json:"changes"`
+	Bytes     *int64    `json:"bytes"`
 	Created   time.Time `json:"created"`
 	Directory string    `json:"directory"`
 	Error     string    `json:"error,omitempty"`
@@ -26,7 +27,7 @@ func (w *workspaces) listJSON(list []delta.Listed) error {
 		if l.Err != nil {
 			out.State, out.Error = "unreadable", l.Err.Error()
 		} else {
-			out.Changes = w.changesOf(l)
+			out.Changes, out.Bytes = w.changesOf(l), w.sizeOf(l)
 		}
 		if err := e.Encode(out); err != nil {
 			return err

@@ -24,13 +24,15 @@ type Usage struct {
 	// Killed are processes that were ended for want of memory, and Refused those
 	// that were not started because there were too many.
 	Killed, Refused int
+	// Disk is how many bytes files in memory take, where those are limited.
+	Disk int64
 	// Full says that the space for files was used up at the end.
 	Full bool
 }
 
 // Unknown is a Usage of which nothing is known.
 func Unknown() Usage {
-	return Usage{Memory: -1, PeakMemory: -1, Read: -1, Written: -1, Processes: -1, Peak: -1}
+	return Usage{Memory: -1, PeakMemory: -1, Read: -1, Written: -1, Processes: -1, Peak: -1, Disk: -1}
 }
 
 // Hit is a limit that was met.

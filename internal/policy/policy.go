@@ -173,7 +173,7 @@ type Resources struct {
 	Memory    *Size     `json:"memory,omitempty" doc:"memory, for example \"512M\""`
 	CPU       *float64  `json:"cpu,omitempty" min:"0.01" doc:"processors, for example 0.5"`
 	Pids      *int      `json:"pids,omitempty" min:"1" doc:"processes and threads"`
-	Disk      *Size     `json:"disk,omitempty" doc:"bytes written to private storage"`
+	Disk      *Size     `json:"disk,omitempty" doc:"bytes written to private storage, or to an overlay"`
 	OpenFiles *int      `json:"openFiles,omitempty" min:"1" doc:"descriptors of one process"`
 	Timeout   *Duration `json:"timeout,omitempty" doc:"time after which the command is ended, for example \"10m\""`
 }

@@ -353,9 +353,25 @@ var fixes = []struct {
 		func(t *trial) { t.policy.Resources.Disk = new(policy.Size(1 << 20)) },
 	},
 	{
-		"resources.disk 1M: /home/u/p is written on the host's disk, where nobody counts what one sandbox writes; let it be written in memory (filesystem.privateWrite), or only read",
+		"resources.disk 1M: /home/u/p is written on the host's disk, where nobody counts what one sandbox writes; let it be written in memory (filesystem.privateWrite), in an overlay, or only read",
 		func(t *trial) { t.policy.Resources.Disk = new(policy.Size(1 << 20)) },
 		func(t *trial) { t.fs().AllowWrite, t.fs().PrivateWrite = nil, []string{"."} },
+	},
+	{
+		"resources.disk 1M: the workspace one takes 1K already, which counts; apply or discard it, or give more",
+		func(t *trial) {
+			t.command.Overlay, t.policy.Resources.Disk = overlayOf("/home/u/p", "/home/u/data"), new(policy.Size(1<<20))
+			t.command.Overlay.Name, t.command.Overlay.Used = "one", 1<<10
+		},
+		func(t *trial) { t.policy.Resources.Disk = new(policy.Size(2 << 20)) },
+	},
+	{
+		"resources.disk 1M: in a sandbox that stays, changes are kept on the disk, where nobody counts them, and not in memory until an end that may never come; run it by: bailey --overlay -- CMD; or leave the limit out",
+		func(t *trial) {
+			t.command.Overlay, t.policy.Resources.Disk = overlayOf("/home/u/p", "/home/u/data"), new(policy.Size(1<<20))
+			t.command.Later = true
+		},
+		func(t *trial) { t.policy.Resources.Disk = nil },
 	},
 	{
 		`workspace.mode overlay: only a command with a sandbox of its own has a workspace to write to; run it by: bailey --overlay -- CMD; or use "direct"`,

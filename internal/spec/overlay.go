@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/plain"
+	"github.com/bailey-sandbox/bailey/internal/policy"
 )
 
 // Overlay is a private layer over a directory. Every mount whose Source lies in
@@ -26,11 +27,29 @@ type Overlay struct {
 	// when a program inside asks for that. Otherwise its end waits until the whole
 	// file system that Upper is on has been written.
 	Volatile bool `json:"volatile,omitempty"`
+	// Used is how many bytes of Limits.Disk what is in Upper takes already.
+	Used int64 `json:"used,omitempty"`
+	// InMemory says that Upper is only read, as the topmost of Lowers, and the
+	// changes go to the memory file system, whose size the kernel keeps. Who runs
+	// the command carries them over to Upper once it has ended.
+	InMemory bool `json:"inMemory,omitempty"`
 }
 
 // Covers says whether a path of the host is seen through the overlay. It may be
 // called on nil.
 func (o *Overlay) Covers(p string) bool { return o != nil && Covers(o.Source, p) }
+
+// HeldInMemory says whether there is an overlay whose changes go to memory. It may
+// be called on nil.
+func (o *Overlay) HeldInMemory() bool { return o != nil && o.InMemory }
+
+// Reads are the directories that are only read, the topmost first.
+func (o *Overlay) Reads() []string {
+	if !o.InMemory {
+		return o.Lowers
+	}
+	return append([]string{o.Upper}, o.Lowers...)
+}
 
 // Refused is the answer of a runtime that cannot hold an overlay; nil if there is
 // none to hold.
@@ -81,6 +100,7 @@ func (c *compiler) overlay() {
 		return
 	}
 	c.spec.Overlay = o
+	c.boundOverlay(o)
 	if c.spec.Runtime != "" && c.spec.Runtime != RuntimeNative {
 		c.reasons = append(c.reasons, o.Refused(c.spec.Runtime))
 	}
@@ -90,6 +110,23 @@ func (c *compiler) overlay() {
 		"set BAILEY_DATA to a directory elsewhere")
 	c.warnBesideOverlay(o)
 	c.warnBelowOverlay(o)
+}
+
+// boundOverlay has a limit on files hold for what is written to an overlay: the
+// kernel counts that in memory, and nobody does on a disk.
+func (c *compiler) boundOverlay(o *Overlay) {
+	l := c.spec.Limits
+	if l == nil || l.Disk == 0 {
+		return
+	}
+	size := policy.Size(l.Disk).String()
+	c.refuseIf(c.command.Later, keyDisk, size, "in a sandbox that stays, changes are kept on the disk, where nobody counts them, and not in memory until an end that may never come",
+		"run it by: bailey --overlay -- CMD; or leave the limit out")
+	c.refuseIf(l.Disk-o.Used < minDisk, keyDisk, size, "the workspace "+o.Name+" takes "+policy.Size(o.Used).String()+" already, which counts",
+		"apply or discard it, or give more")
+	bounded := *o
+	bounded.InMemory = true
+	c.spec.Overlay = &bounded
 }
 
 // warnBesideOverlay names what is written all the same.

@@ -88,6 +88,43 @@ func TestOverlayIsRefusedForWhatStays(t *testing.T) {
 	}
 }
 
+func TestLimitOnFilesPutsAnOverlayIntoMemory(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		used   int64
+		later  bool
+		beside bool
+		want   string
+	}{
+		{name: "held"},
+		{name: "partly used", used: 7 << 20},
+		{name: "used up", used: 8<<20 - 1, want: "resources.disk 8M: the workspace one takes 8388607 already, which counts; apply or discard it, or give more"},
+		{name: "a sandbox that stays", later: true, want: "resources.disk 8M: in a sandbox that stays, changes are kept on the disk"},
+		{name: "something beside it is written", beside: true, want: "resources.disk 8M: /srv is written on the host's disk"},
+	} {
+		tr := newTrial()
+		tr.policy.Resources.Disk = new(policy.Size(8 << 20))
+		if c.beside {
+			tr.facts.add("/srv/")
+			tr.policy.Filesystem.AllowWrite = append(tr.policy.Filesystem.AllowWrite, "/srv")
+		}
+		over := overlayOf("/home/u/p", "/home/u/data")
+		over.Name, over.Used = "one", c.used
+		tr.command.Overlay, tr.command.Later = over, c.later
+		got, err := Compile(tr.policy, tr.facts, tr.command)
+		switch {
+		case c.want != "":
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case !got.Overlay.HeldInMemory() || over.InMemory || !slices.Equal(got.Overlay.Reads(), []string{"/home/u/data/upper", "/home/u/p"}):
+			t.Errorf("%s: got %+v", c.name, got.Overlay)
+		}
+	}
+}
+
 func TestWorkspacesOfOthersAreHidden(t *testing.T) {
 	const data = "/home/u/.local/share/bailey"
 	tr := newTrial()

@@ -17,7 +17,8 @@ type Limits struct {
 	// It is set for root alone: for others a limit of the user namespace holds it.
 	Pids int `json:"pids,omitempty"`
 	// Disk is in bytes, of files that the sandbox makes. All of them are in the
-	// memory file system that private directories share.
+	// memory file system that private directories share, with what is written to an
+	// overlay.
 	Disk int64 `json:"disk,omitempty"`
 }
 
@@ -40,7 +41,7 @@ func (l *Limits) Each(f func(key, value string)) {
 		f("resources.pids", strconv.Itoa(l.Pids))
 	}
 	if l.Disk > 0 {
-		f("resources.disk", policy.Size(l.Disk).String())
+		f(keyDisk, policy.Size(l.Disk).String())
 	}
 }
 
@@ -50,6 +51,7 @@ func (l *Limits) rows() (rows [][2]string) {
 }
 
 const (
+	keyDisk = "resources.disk"
 	// minMemory is what a program needs to be loaded at all.
 	minMemory = 1 << 20
 	// minDisk keeps the directories of the sandbox itself from filling it.
@@ -80,7 +82,7 @@ func (c *compiler) limits() {
 	}
 	if r.Disk != nil {
 		whole.Disk = int64(*r.Disk)
-		c.refuseIf(whole.Disk < minDisk, "resources.disk", r.Disk.String(), "the sandbox's own directories need some of it", "give it 1M or more")
+		c.refuseIf(whole.Disk < minDisk, keyDisk, r.Disk.String(), "the sandbox's own directories need some of it", "give it 1M or more")
 	}
 	if r.CPU != nil {
 		whole.CPU = int64(math.Round(*r.CPU * 1000))
@@ -102,7 +104,7 @@ func (c *compiler) pids(n int) (byGroup int) {
 }
 
 // disk refuses a limit on files where some are written to the host: nothing
-// counts those for one sandbox.
+// counts those for one sandbox. An overlay is not the host: see boundOverlay.
 func (c *compiler) disk() {
 	l := c.spec.Limits
 	if l == nil || l.Disk == 0 {
@@ -115,14 +117,14 @@ func (c *compiler) disk() {
 			continue
 		}
 		named = m.Source
-		c.refuse("resources.disk", policy.Size(l.Disk).String(),
+		c.refuse(keyDisk, policy.Size(l.Disk).String(),
 			named+" is written on the host's disk, where nobody counts what one sandbox writes",
-			"let it be written in memory (filesystem.privateWrite), or only read")
+			"let it be written in memory (filesystem.privateWrite), in an overlay, or only read")
 	}
 }
 
 func (c *compiler) isWrittenOnDisk(m *Mount) bool {
-	if m.Kind != Bind || !m.Write || m.Devices {
+	if m.Kind != Bind || !m.Write || m.Devices || c.spec.Overlay.Covers(m.Source) {
 		return false
 	}
 	info, ok := c.facts.lstat(m.Source)

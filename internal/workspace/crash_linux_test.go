@@ -65,6 +65,7 @@ var operations = []struct {
 	}},
 	{"squash", func(s *Store, _ string) error { return s.Squash("one") }},
 	{"write", func(s *Store, _ string) error { return writeFiles(s, "third") }},
+	{"absorb", func(s *Store, project string) error { return absorb(s, project) }},
 	{"running snapshot", func(s *Store, _ string) error {
 		_, err := s.SnapshotRunning("one", &freezer{})
 		return err
@@ -109,6 +110,22 @@ func writeFiles(s *Store, content string) error {
 	}
 	defer d.Close()
 	return os.WriteFile(d.Upper()+"/written", []byte(content), 0o600)
+}
+
+// absorb puts changes that were kept elsewhere into the workspace: those of the
+// project itself.
+func absorb(s *Store, project string) error {
+	d, err := s.Store.Open("one", delta.Write)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	changes, err := os.Open(project + "/dir")
+	if err != nil {
+		return err
+	}
+	defer changes.Close()
+	return d.Absorb(changes, nil)
 }
 
 // crash carries the operations out, says which are done, and kills itself at a

@@ -154,6 +154,9 @@ func (s *Store) SnapshotRunning(name string, sandbox Freezer) (Snapshot, error) 
 		return Snapshot{}, err
 	}
 	defer upper.Close()
+	if record.InMemory {
+		return Snapshot{}, fmt.Errorf("workspace %s: what runs in it has a limit on files, and its changes are in memory until it ends; wait for that", name)
+	}
 	b, err := s.build()
 	if err != nil {
 		return Snapshot{}, err

@@ -56,8 +56,10 @@ type tree struct {
 	serial int             // names for scratch directories
 	over   *spec.Overlay   // that stands at the scratch directory overAt, or nil
 	overAt string
-	view   *spec.Rules // that stands at the scratch directory viewAt, or nil
-	viewAt string
+	// upperAt is the scratch directory that its changes go to, if that is one.
+	upperAt string
+	view    *spec.Rules // that stands at the scratch directory viewAt, or nil
+	viewAt  string
 }
 
 // shownMount is a mount that stands, and whether its content can be added to.
@@ -126,6 +128,7 @@ func (l *launcher) build(umask cell) {
 	if !l.mounted {
 		l.ruled()
 		l.mounts(l.spec.Mounts, l.spec.Overlay)
+		l.handOutChanges()
 		l.mark("mounts")
 	}
 	l.terminal()

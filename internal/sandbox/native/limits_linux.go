@@ -42,17 +42,21 @@ func (w *walled) conclude(r *unix.Rusage) limits.Usage {
 	}
 	u.Complete(r)
 	if w.disk > 0 {
-		u.Full = isFull(w.disk)
+		u.Disk, u.Full = fill(w.disk)
 		_ = unix.Close(w.disk)
 		w.disk = 0
 	}
 	return u
 }
 
-// isFull says whether a file system has neither space nor room for a name left.
-func isFull(fd int) bool {
+// fill says how many bytes of a file system are used, and whether it has no space
+// left, or no room for a name; -1 is not known.
+func fill(fd int) (used int64, full bool) {
 	var st unix.Statfs_t
-	return unix.Fstatfs(fd, &st) == nil && (st.Bfree == 0 || st.Ffree == 0)
+	if unix.Fstatfs(fd, &st) != nil {
+		return -1, false
+	}
+	return int64(st.Blocks-st.Bfree) * int64(st.Bsize), st.Bfree == 0 || st.Ffree == 0
 }
 
 // group enters a cgroup namespace once more, after the launcher has moved the
@@ -76,6 +80,9 @@ func (l *launcher) storage() {
 	}
 	const page = 4096 // what a file takes at least, unless it is empty
 	size := l.spec.Limits.Disk
+	if over := l.spec.Overlay; over.HeldInMemory() {
+		size -= over.Used
+	}
 	l.begin(WallLimits, "limit", "disk", "")
 	l.call(unix.SYS_MOUNT, num(0), l.str("/"), num(0), num(unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV),
 		l.str("size="+strconv.FormatInt(size, 10)+",nr_inodes="+strconv.FormatInt(size/page+reservedNames, 10)))
@@ -127,7 +134,9 @@ func (r *Resident) Used() (limits.Usage, bool) {
 	if w.group != nil {
 		u = w.group.Usage()
 	}
-	u.Full = w.disk > 0 && isFull(w.disk)
+	if w.disk > 0 {
+		u.Disk, u.Full = fill(w.disk)
+	}
 	return u, w.group != nil || w.disk > 0
 }
 

@@ -61,6 +61,9 @@ type Process struct {
 	// Listeners are the gate's sockets, if the Spec has a gate. They are the
 	// caller's to close.
 	Listeners []Listener
+	// Changes is the directory that those of an overlay in memory go to. It stays
+	// when the sandbox has ended, and is the caller's to close; nil if there is none.
+	Changes *os.File
 	// Uncaptured says that the Spec wanted connections captured, and the kernel
 	// could not: only programs that use the proxy get out.
 	Uncaptured bool
@@ -384,6 +387,11 @@ func (e *Embryo) hear(l *launcher) error {
 	}
 	if l.sockets != nil && !l.connected {
 		e.proc.Listeners = receiveListeners(e.pipes.socket, l.sockets)
+	}
+	if l.spec.Overlay.HeldInMemory() {
+		if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {
+			e.proc.Changes = os.NewFile(uintptr(fd), "changes")
+		}
 	}
 	if l.tty != nil {
 		if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {

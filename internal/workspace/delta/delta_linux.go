@@ -54,14 +54,20 @@ func (d *Delta) Live() string { return d.Record.Stack[len(d.Record.Stack)-1].Dir
 // Begin writes down that a run begins, in a workspace that was opened for
 // writing.
 func (d *Delta) Begin() error {
-	d.Record.State, d.Record.Started = Running, time.Now()
+	d.Record.State, d.Record.Started, d.Record.InMemory = Running, time.Now(), false
+	return d.Save()
+}
+
+// HoldInMemory writes down that what the run writes is to be had only from Absorb.
+func (d *Delta) HoldInMemory() error {
+	d.Record.InMemory = true
 	return d.Save()
 }
 
 // Keep writes down that the workspace waits for its owner, and waits until that
 // is on the disk.
 func (d *Delta) Keep() error {
-	d.Record.State = Kept
+	d.Record.State, d.Record.InMemory = Kept, false
 	if err := d.Save(); err != nil {
 		return err
 	}

@@ -42,6 +42,9 @@ type Record struct {
 	// Base are the layers, top first, of what its changes are changes of; none where
 	// that is what it lies on.
 	Base []string
+	// InMemory says that what the sandbox that runs has written is not on the disk
+	// before it ends.
+	InMemory bool
 	// Resetting says that the delta is just thrown away.
 	Resetting bool
 }
@@ -71,6 +74,9 @@ func (r *Record) append(b []byte) []byte {
 	}
 	if r.Resetting {
 		line("resetting", "")
+	}
+	if r.InMemory {
+		line("in-memory", "")
 	}
 	for _, l := range r.Stack {
 		if l.Layer != "" {
@@ -123,6 +129,8 @@ func (r *Record) set(key, value string) (err error) {
 		r.Sealing = value
 	case "resetting":
 		r.Resetting = true
+	case "in-memory":
+		r.InMemory = true
 	case "layer":
 		r.Stack = append(r.Stack, Lower{Layer: value})
 	case "base":

@@ -26,6 +26,8 @@ const (
 // CopyOptions say what Copy does with files that are not simply copied.
 type CopyOptions struct {
 	Marks Marks
+	// Own is that of a Visitor.
+	Own bool
 	// Skip leaves a file out, and a directory with everything in it.
 	Skip func(n *Node) bool
 	// Left is told of what was left out because it cannot be copied: sockets.
@@ -43,7 +45,7 @@ func Copy(to, from *os.File, o CopyOptions) error { return CopyStack(to, []*os.F
 // together.
 func CopyStack(to *os.File, from []*os.File, o CopyOptions) error {
 	c := copying{CopyOptions: o, root: to, links: make(map[inode]string)}
-	return WalkStack(from, Visitor{Enter: c.enter, Leave: c.leave})
+	return WalkStack(from, Visitor{Enter: c.enter, Leave: c.leave, Own: o.Own})
 }
 
 type inode struct{ dev, ino uint64 }

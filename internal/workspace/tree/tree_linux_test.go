@@ -391,3 +391,33 @@ func TestStackIsWalkedAsOverlayfsShowsIt(t *testing.T) {
 		}
 	}
 }
+
+func TestOwnTreeIsCopiedWhateverItsModesForbid(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	write(t, from+"/closed/file", "secret")
+	write(t, from+"/listed/file", "listed")
+	write(t, from+"/none", "none")
+	modes := map[string]os.FileMode{"/closed/file": 0, "/closed": 0, "/listed": 0o400, "/none": 0o200, "": 0o500}
+	for _, name := range []string{"/closed/file", "/closed", "/listed", "/none", ""} {
+		must(t, os.Chmod(from+name, modes[name]))
+	}
+	t.Cleanup(func() {
+		for _, dir := range []string{from, to} {
+			for _, name := range []string{"", "/closed", "/listed"} {
+				must(t, os.Chmod(dir+name, 0o700))
+			}
+		}
+	})
+	must(t, Copy(open(t, to), open(t, from), CopyOptions{Own: true}))
+	for _, dir := range []string{from, to} {
+		for _, name := range []string{"", "/closed", "/listed", "/none"} {
+			if info, err := os.Lstat(dir + name); err != nil || info.Mode().Perm() != modes[name] {
+				t.Errorf("%s of %s: got %v, %v; want mode %v", name, map[bool]string{true: "the copy", false: "the original"}[dir == to], info, err, modes[name])
+			}
+		}
+	}
+	must(t, os.Chmod(to+"/closed", 0o700))
+	if info, err := os.Lstat(to + "/closed/file"); err != nil || info.Mode().Perm() != 0 || info.Size() != 6 {
+		t.Errorf("the file in a closed directory: got %v, %v", info, err)
+	}
+}

@@ -25,8 +25,16 @@ type Node struct {
 	// trees that are walked.
 	Opaque bool
 
-	dir int        // the directory it is in, open
-	fds []*os.File // the directories it is, open, in each tree that has one
+	dir    int        // the directory it is in, open
+	fds    []*os.File // the directories it is, open, in each tree that has one
+	own    bool       // see Visitor
+	lifted []lifted
+}
+
+// lifted is a directory whose mode was changed to look into it.
+type lifted struct {
+	fd   int
+	mode uint32
 }
 
 // Type is the kind of file, as in S_IFMT.
@@ -45,9 +53,12 @@ func (n *Node) IsWhiteout() bool { return n.Type() == unix.S_IFCHR && n.Stat.Rde
 // was found: another may have been put in its place.
 func (n *Node) Open() (*os.File, error) {
 	// Not blocking: what was put in its place may be a pipe.
-	fd, err := unix.Openat(n.dir, n.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	fd, mode, err := n.openat(n.dir, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return nil, n.fail("open", err)
+	}
+	if mode != noMode {
+		_ = unix.Fchmod(fd, mode)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Ino != n.Stat.Ino || st.Dev != n.Stat.Dev || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -55,6 +66,27 @@ func (n *Node) Open() (*os.File, error) {
 		return nil, n.fail("open", errors.New("it was exchanged meanwhile"))
 	}
 	return os.NewFile(uintptr(fd), n.Path), nil
+}
+
+const noMode = ^uint32(0)
+
+// openat opens the file in one of the trees. If its mode keeps even its owner out,
+// who is meant to get in, that is changed, and what it was is returned.
+func (n *Node) openat(dir, flags int) (fd int, mode uint32, err error) {
+	fd, err = unix.Openat(dir, n.Name, flags, 0)
+	if err != unix.EACCES || !n.own {
+		return fd, noMode, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, n.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return -1, noMode, unix.EACCES
+	}
+	mode = st.Mode & 0o7777
+	if err := unix.Fchmodat(dir, n.Name, mode|0o700, 0); err != nil {
+		return -1, noMode, err
+	}
+	fd, err = unix.Openat(dir, n.Name, flags, 0)
+	return fd, mode, err
 }
 
 // Readlink returns where a symbolic link leads.
@@ -90,6 +122,9 @@ func fail(op, path string, err error) error {
 type Visitor struct {
 	Enter func(*Node) error
 	Leave func(*Node) error
+	// Own says that nobody else uses the trees, and that they are the caller's:
+	// what their modes forbid their owner is done all the same.
+	Own bool
 }
 
 // Walk visits a directory and everything below it, each directory's files in the
@@ -101,7 +136,7 @@ func Walk(root *os.File, v Visitor) error { return WalkStack([]*os.File{root}, v
 // shows them. Signs of removed files are visited, too: they say something about
 // what may be below.
 func WalkStack(roots []*os.File, v Visitor) error {
-	n := &Node{dir: int(roots[0].Fd()), Name: "."}
+	n := &Node{dir: int(roots[0].Fd()), Name: ".", own: v.Own}
 	defer n.close()
 	for i, root := range roots {
 		more, err := n.openIn(int(root.Fd()), i == 0)
@@ -118,7 +153,7 @@ func WalkStack(roots []*os.File, v Visitor) error {
 // openIn opens the directory in one more tree, and says whether those below count
 // as well.
 func (n *Node) openIn(dir int, first bool) (more bool, err error) {
-	fd, err := unix.Openat(dir, n.Name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, mode, err := n.openat(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if err != nil {
 		return false, err
 	}
@@ -128,13 +163,39 @@ func (n *Node) openIn(dir int, first bool) (more bool, err error) {
 			return false, err
 		}
 	}
+	mode, err = n.search(fd, mode)
+	if err != nil {
+		return false, err
+	}
+	if mode != noMode {
+		n.lifted = append(n.lifted, lifted{fd, mode})
+		if first {
+			n.Stat.Mode = n.Stat.Mode&unix.S_IFMT | mode
+		}
+	}
 	var value [2]byte
 	got, err := unix.Fgetxattr(fd, Opaque, value[:])
 	n.Opaque = err == nil && got == 1 && value[0] == 'y'
 	return !n.Opaque, nil
 }
 
+// search makes sure that names in a directory can be looked up, which its mode may
+// forbid where it lets it be read.
+func (n *Node) search(fd int, mode uint32) (uint32, error) {
+	if mode != noMode || !n.own || unix.Faccessat(fd, ".", unix.X_OK, 0) == nil {
+		return mode, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return noMode, err
+	}
+	return st.Mode & 0o7777, unix.Fchmod(fd, st.Mode&0o7777|0o700)
+}
+
 func (n *Node) close() {
+	for _, l := range n.lifted {
+		_ = unix.Fchmod(l.fd, l.mode)
+	}
 	for _, f := range n.fds {
 		_ = f.Close()
 	}
@@ -160,7 +221,7 @@ func (v *Visitor) walk(n *Node, depth int) error {
 		prefix += "/"
 	}
 	for _, name := range names {
-		if err := v.visit(&Node{Path: prefix + name, Name: name}, n, depth); err != nil {
+		if err := v.visit(&Node{Path: prefix + name, Name: name, own: v.Own}, n, depth); err != nil {
 			return err
 		}
 	}

@@ -176,6 +176,9 @@ func replaceFile(file string, data []byte) error {
 	if changed := f.Chmod(info.Mode().Perm()); err == nil {
 		err = changed
 	}
+	if err == nil {
+		err = f.Sync() // it is a person's file: a crash must leave the old one or the new one
+	}
 	if closed := f.Close(); err == nil {
 		err = closed
 	}

@@ -146,7 +146,23 @@ func (s *System) write(name, text string) error {
 	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	if err := sync(path + ".new"); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return sync(filepath.Dir(path))
+}
+
+// sync waits until a file, or the names in a directory, are on the disk.
+func sync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
 }
 
 func (s *System) read(name string) string { return read(s.Root + name) }

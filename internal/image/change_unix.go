@@ -130,7 +130,13 @@ func (u *Update) Name(ref, id string) error {
 	if err := writeJSON(tmp, n); err != nil {
 		return err
 	}
-	return os.Rename(tmp, file)
+	if err := syncOne(tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, file); err != nil {
+		return err
+	}
+	return syncOne(filepath.Dir(file))
 }
 
 func writeJSON(file string, v any) error {
@@ -139,6 +145,16 @@ func writeJSON(file string, v any) error {
 		return err
 	}
 	return os.WriteFile(file, data, 0o600)
+}
+
+// syncOne waits until a file, or the names in a directory, are on the disk.
+func syncOne(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
 }
 
 // Remove removes an image, and what stands for it. One that is in use is refused.

@@ -80,10 +80,18 @@ func variable(environ []string, name string) (value string) {
 // replaceBundle replaces a file at once: a sandbox that stands shows the old one.
 func replaceBundle(name string, data []byte) error {
 	fresh := name + "." + strconv.Itoa(os.Getpid())
-	if err := os.WriteFile(fresh, data, 0o600); err != nil {
+	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, name); err != nil {
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync() // whether it is there is all that is looked at next time
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(fresh, name)
+	}
+	if err != nil {
 		return errors.Join(err, os.Remove(fresh))
 	}
 	return nil

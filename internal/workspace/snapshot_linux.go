@@ -114,7 +114,7 @@ func (s *Store) snapshot(d *delta.Delta) (Snapshot, error) {
 func (s *Store) settle(d *delta.Delta, n Snapshot, layer string) error {
 	for _, path := range []string{
 		d.Dir() + "/snapshots/" + n.ID + ".json", s.layerDir(layer) + "/manifest.json",
-		d.Dir() + "/record", d.Dir() + "/snapshots", s.layerDir(layer), d.Dir(), s.Dir() + "/layers",
+		d.Dir() + "/snapshots", s.layerDir(layer), s.Dir() + "/layers",
 	} {
 		if err := syncDir(path); err != nil {
 			return err

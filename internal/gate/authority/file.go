@@ -120,6 +120,9 @@ func writeTemporary(dir string, data []byte, mode fs.FileMode) (string, error) {
 	if err == nil {
 		err = f.Chmod(mode)
 	}
+	if err == nil {
+		err = f.Sync() // a name must not lead to half a key, not even after a crash
+	}
 	if closed := f.Close(); err == nil {
 		err = closed
 	}

@@ -71,12 +71,12 @@ func (d *Delta) Keep() error {
 	if err := d.Save(); err != nil {
 		return err
 	}
-	return d.Sync()
+	return syncPath(filepath.Dir(d.dir))
 }
 
 // Sync waits until the workspace's record is on the disk, which may take as long
-// as a command. Until then a crash of the machine can lose it, with what was
-// written; a crash of Bailey cannot.
+// as a command. Until then a crash of the machine can lose a workspace that was
+// just made, with what was written; a crash of Bailey cannot.
 func (d *Delta) Sync() error {
 	if err := syncPath(d.dir + "/record"); err != nil {
 		return err
@@ -87,7 +87,9 @@ func (d *Delta) Sync() error {
 	return syncPath(filepath.Dir(d.dir))
 }
 
-// Save replaces the record.
+// Save replaces the record: what it says is on the disk before its name is, and
+// both when Save returns. So a crash of the machine leaves the old one or the new
+// one, and nothing that is done afterwards is there without it.
 func (d *Delta) Save() error {
 	if !d.exclusive {
 		return fmt.Errorf("workspace %s is open for reading", d.Record.Name)
@@ -95,8 +97,14 @@ func (d *Delta) Save() error {
 	if err := os.WriteFile(d.dir+"/record.new", d.Record.append(nil), 0o600); err != nil {
 		return err
 	}
+	if err := syncPath(d.dir + "/record.new"); err != nil {
+		return err
+	}
 	fault.Step("record: written")
-	return os.Rename(d.dir+"/record.new", d.dir+"/record")
+	if err := os.Rename(d.dir+"/record.new", d.dir+"/record"); err != nil {
+		return err
+	}
+	return syncPath(d.dir)
 }
 
 // Remove removes the workspace. It is gone at once; what takes time is done

@@ -30,6 +30,7 @@ import (
 	"syscall"
 
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // Config says where a Manager finds its policy. The zero value searches as the
@@ -201,6 +202,10 @@ func (m *Manager) start(argv []string, streams [3]*os.File) (sandbox.Running, er
 	if err != nil {
 		return nil, err
 	}
+	return m.launch(s, streams)
+}
+
+func (m *Manager) launch(s *spec.Spec, streams [3]*os.File) (sandbox.Running, error) {
 	m.life.RLock()
 	defer m.life.RUnlock()
 	if m.closed {
@@ -216,8 +221,9 @@ func (m *Manager) start(argv []string, streams [3]*os.File) (sandbox.Running, er
 	return r, nil
 }
 
-func (m *Manager) forget(r sandbox.Running) {
+func (m *Manager) forget(r sandbox.Running) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.running, r)
+	return nil
 }

@@ -14,11 +14,16 @@ import (
 type Box struct {
 	manager *Manager
 	box     *sandbox.Box
+	overlay *Overlay // that it lies on, or nil
 }
 
 // Open makes a Box. It ends with Close, with the Manager's Cleanup, or with this
 // program, in whatever way that ends.
 func (m *Manager) Open() (*Box, error) {
+	return m.openBox(nil, func() (*sandbox.Box, error) { return m.m.Open() })
+}
+
+func (m *Manager) openBox(o *Overlay, open func() (*sandbox.Box, error)) (*Box, error) {
 	if m.m == nil {
 		return nil, fmt.Errorf("bailey: %w", errNotInitialized)
 	}
@@ -27,14 +32,14 @@ func (m *Manager) Open() (*Box, error) {
 	if m.closed {
 		return nil, fmt.Errorf("bailey: %w", errCleanedUp)
 	}
-	b, err := m.m.Open()
+	b, err := open()
 	if err != nil {
 		return nil, fmt.Errorf("bailey: %w", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.boxes[b] = struct{}{}
-	return &Box{m, b}, nil
+	return &Box{m, b, o}, nil
 }
 
 // Command returns a Cmd that runs a program in the Box.
@@ -48,7 +53,7 @@ func (b *Box) CommandContext(ctx context.Context, name string, args ...string) *
 	if ctx == nil {
 		panic("bailey: nil context")
 	}
-	return &Cmd{Args: append([]string{name}, args...), ctx: ctx, launch: b.box.Start, forget: func(sandbox.Running) {}}
+	return &Cmd{Args: append([]string{name}, args...), ctx: ctx, launch: b.box.Start, forget: func(sandbox.Running) error { return nil }}
 }
 
 // UpdateNetwork changes which hosts commands in the Box may reach: connections
@@ -80,7 +85,7 @@ func (b *Box) Done() <-chan struct{} { return b.box.Done() }
 func (b *Box) Close() error {
 	b.box.Close()
 	b.manager.mu.Lock()
-	defer b.manager.mu.Unlock()
 	delete(b.manager.boxes, b.box)
-	return nil
+	b.manager.mu.Unlock()
+	return b.overlay.boxClosed(b)
 }

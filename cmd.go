@@ -29,7 +29,7 @@ type Cmd struct {
 
 	ctx     context.Context
 	launch  func(argv []string, streams [3]*os.File) (sandbox.Running, error)
-	forget  func(sandbox.Running)
+	forget  func(sandbox.Running) error
 	running sandbox.Running
 
 	started     bool
@@ -230,10 +230,10 @@ func (c *Cmd) Wait() error {
 	c.waited = true
 	<-c.running.Done()
 	c.stopKill()
-	c.forget(c.running)
+	forgetErr := c.forget(c.running)
 	c.state = &State{c.running.State()}
 	// Output ends by itself, since nobody inside is left to write.
-	copyErr := c.inputError()
+	copyErr := errors.Join(forgetErr, c.inputError())
 	for range c.copies {
 		copyErr = errors.Join(copyErr, <-c.copied)
 	}

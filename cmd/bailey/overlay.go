@@ -57,18 +57,10 @@ func supposedOverlay(m *sandbox.Manager) (*spec.Overlay, error) {
 	if !m.WantsOverlay() {
 		return nil, nil
 	}
-	project, err := overlaidProject(m)
+	project, err := m.OverlaidProject()
 	if err != nil {
 		return nil, err
 	}
 	dir := sandbox.DataDir(m.Home()) + "/workspaces/NEW/"
 	return &spec.Overlay{Source: project, Lowers: []string{project}, Upper: dir + "upper", Work: dir + "work"}, nil
-}
-
-func overlaidProject(m *sandbox.Manager) (string, error) {
-	project := m.Project()
-	if project == "" {
-		return "", errors.New("overlay: " + printable(m.Dir()) + " is not a project, so nothing here can be kept apart; cd into a project")
-	}
-	return project, nil
 }

@@ -21,8 +21,11 @@ type Box struct {
 }
 
 // Open makes a sandbox that stays.
-func (m *Manager) Open() (*Box, error) {
-	s, err := m.CompileBox()
+func (m *Manager) Open() (*Box, error) { return m.OpenOver(m.config.Place) }
+
+// OpenOver is Open with changes to the project kept apart, if over is not nil.
+func (m *Manager) OpenOver(over *spec.Overlay) (*Box, error) {
+	s, err := m.compileBox(over)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +60,7 @@ func OpenResident(s *spec.Spec, o native.Options, report func(*event.Event), ask
 // which must be the same in everything else. They hold for connections made from
 // then on.
 func (b *Box) UpdateNetwork(m *Manager) error {
-	s, err := m.CompileBox()
+	s, err := m.compileBox(b.spec.Overlay)
 	if err != nil {
 		return err
 	}

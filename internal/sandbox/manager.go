@@ -14,6 +14,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -160,6 +161,11 @@ func (m *Manager) Compile(argv []string) (*spec.Spec, error) {
 	return m.CompileCommand(spec.Command{Argv: argv})
 }
 
+// CompileOver is Compile with changes to the project kept apart.
+func (m *Manager) CompileOver(argv []string, over *spec.Overlay) (*spec.Spec, error) {
+	return m.CompileCommand(spec.Command{Argv: argv, Overlay: over})
+}
+
 // CompileCommand is Compile for who begins to carry the Spec out before it is
 // whole, or has a place for changes to the project; see spec.Command.
 func (m *Manager) CompileCommand(c spec.Command) (*spec.Spec, error) {
@@ -178,6 +184,15 @@ func (m *Manager) Home() string { return m.facts.Caller.Home }
 // Project is the directory that an overlay lies over; empty if there is none.
 func (m *Manager) Project() string { return spec.Project(m.facts) }
 
+// OverlaidProject is Project where there must be one.
+func (m *Manager) OverlaidProject() (string, error) {
+	project := m.Project()
+	if project == "" {
+		return "", errors.New("overlay: " + plain.Text(m.Dir()) + " is not a project, so nothing here can be kept apart; cd into a project")
+	}
+	return project, nil
+}
+
 // WantsOverlay says whether the policy keeps changes to the project apart.
 func (m *Manager) WantsOverlay() bool {
 	mode := m.loaded.Policy.Workspace.Mode
@@ -185,11 +200,13 @@ func (m *Manager) WantsOverlay() bool {
 }
 
 // CompileBox decides what the policy means for a sandbox that stays.
-func (m *Manager) CompileBox() (*spec.Spec, error) {
+func (m *Manager) CompileBox() (*spec.Spec, error) { return m.compileBox(m.config.Place) }
+
+func (m *Manager) compileBox(over *spec.Overlay) (*spec.Spec, error) {
 	if m.loaded == nil {
 		return nil, errNotInitialized
 	}
-	return spec.Compile(m.loaded.Policy, overlaid(m.facts, m.config.Place), spec.Command{Later: true, Overlay: m.config.Place})
+	return spec.Compile(m.loaded.Policy, overlaid(m.facts, over), spec.Command{Later: true, Overlay: over})
 }
 
 var errNotInitialized = errors.New("the manager is not initialised")

@@ -1,6 +1,9 @@
 package sandbox
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // Running is a command in a sandbox, for programs that go on with other things
 // meanwhile.
@@ -27,4 +30,7 @@ type State struct {
 	// Met are the limits that were met, such as memory; in a sandbox that stays,
 	// by any of its processes meanwhile.
 	Met []string
+	// Changes is what it has written to an overlay in memory, or nil. It is the
+	// caller's to close.
+	Changes *os.File
 }

@@ -127,6 +127,7 @@ func (r *alone) wait(proc *native.Process) {
 		r.state = stateOf(end)
 		r.state.TimedOut = r.limit.Stop()
 		r.state.Met = metBy(proc.Used, r.limits)
+		r.state.Changes = proc.Changes
 		close(r.done)
 		return
 	}

@@ -70,7 +70,7 @@ func exchange(a, b string) error {
 	return chmod(b, modes[0])
 }
 
-// Used is how many bytes the delta takes.
+// Used is how many bytes what is in the delta takes.
 func (d *Delta) Used() (int64, error) {
 	upper, err := os.Open(d.Upper())
 	if err != nil {
@@ -78,5 +78,12 @@ func (d *Delta) Used() (int64, error) {
 	}
 	defer upper.Close()
 	u, err := tree.Measure(upper)
-	return u.Bytes, err
+	if err != nil {
+		return 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(upper.Fd()), &st); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: upper.Name(), Err: err}
+	}
+	return u.Bytes - st.Blocks*512, nil // the directory itself was not written by anybody
 }

@@ -591,7 +591,7 @@ func (k *Keeper) await(b *box, x *execution) {
 	now, ok := b.resident.Used()
 	k.mu.Lock()
 	x.Ended, x.Wait, x.Killed = Now(), uint32(st.Wait), st.Killed
-	x.Starved = ok && now.Since(x.before).Killed > 0
+	x.Starved, x.Spent = ok && now.Since(x.before).Killed > 0, spent(&st.Rusage)
 	if x.timer != nil {
 		x.timer.Stop()
 	}

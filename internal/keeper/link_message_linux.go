@@ -3,6 +3,8 @@ package keeper
 import (
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 )
@@ -114,6 +116,22 @@ type Execution struct {
 	// Starved says that a process of the sandbox was killed for want of memory
 	// while it ran.
 	Starved bool
+	Spent   Spent
+}
+
+// Spent is what a command used, with those of its children that it waited for.
+type Spent struct {
+	User, System  time.Duration // of processors
+	Memory        int64         // the most that one process had, in bytes
+	Read, Written int64         // from disks and to disks, in bytes
+}
+
+func spent(r *unix.Rusage) Spent {
+	const kilo, block = 1 << 10, 512 // what Linux counts in
+	return Spent{
+		User: time.Duration(r.Utime.Nano()), System: time.Duration(r.Stime.Nano()), Memory: int64(r.Maxrss) * kilo,
+		Read: int64(r.Inblock) * block, Written: int64(r.Oublock) * block,
+	}
 }
 
 // Standing is a sandbox that a server has made.

@@ -71,6 +71,30 @@ func TestCommandsAreBytes(t *testing.T) {
 	}
 }
 
+// busy uses processor time, and much memory, in children.
+const busy = "(i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done); dd if=/dev/zero of=/dev/null bs=64M count=1 status=none"
+
+func TestCommandsTellWhatTheyUsed(t *testing.T) {
+	s := newSite(t, nil)
+	id := s.create(&baileyv1.CreateSandboxRequest{})
+	for name, c := range map[string]*baileyv1.Command{"pipes": {Shell: busy}, "terminal": {Shell: busy, Terminal: &baileyv1.TerminalSize{Rows: 1, Columns: 1}}} {
+		u := s.exec1(id, c).GetExit().GetRusage()
+		if cpu := u.GetUserTime().AsDuration() + u.GetSystemTime().AsDuration(); cpu < 5*time.Millisecond || cpu > time.Minute || u.GetUserTime().AsDuration() == 0 {
+			t.Errorf("%s: %v of processors: %v", name, cpu, u)
+		}
+		if most := u.GetMaxRssBytes(); most < 64<<20 || most > 200<<20 {
+			t.Errorf("%s: %d bytes of memory", name, most)
+		}
+		if u.GetWallTime().AsDuration() <= 0 {
+			t.Errorf("%s: no time", name)
+		}
+	}
+	// What others used is not in it.
+	if u := s.run(id, "true").GetExit().GetRusage(); u.GetMaxRssBytes() <= 0 || u.GetMaxRssBytes() > 32<<20 {
+		t.Errorf("one that does nothing: %v", u)
+	}
+}
+
 func TestBadCommandsAreRefused(t *testing.T) {
 	s := newSite(t, nil)
 	id := s.create(&baileyv1.CreateSandboxRequest{})

@@ -236,12 +236,20 @@ func (s *Server) await(e *execution) {
 		o.drain()
 	}
 	e.end, e.exit = x.Ended.Time(), exitOf(&x)
-	e.exit.Rusage = &baileyv1.Rusage{WallTime: durationpb.New(max(e.end.Sub(e.start), 0))}
+	e.exit.Rusage = e.rusage(&x.Spent)
 	e.input.close()
 	close(e.done)
 	s.emit(e.box.id, ending(e))
 	s.leave(e.box)
 	s.retire(e)
+}
+
+// rusage is what a command that has ended used.
+func (e *execution) rusage(u *keeper.Spent) *baileyv1.Rusage {
+	return &baileyv1.Rusage{
+		WallTime: durationpb.New(max(e.end.Sub(e.start), 0)), UserTime: durationpb.New(u.User), SystemTime: durationpb.New(u.System),
+		MaxRssBytes: u.Memory, ReadBytes: u.Read, WrittenBytes: u.Written,
+	}
 }
 
 // letGo leaves a command's streams to the next server.

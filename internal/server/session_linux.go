@@ -14,7 +14,6 @@ import (
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -27,8 +26,10 @@ import (
 
 // driver is what the shell of a session runs. Its input is a socket, over which
 // commands come, each with a number, its count of lines and, if it has one, the
-// file that is its input, and over which their statuses go; commands themselves have neither end of it. So whatever they
-// write, and in whatever way they end, is told apart from that.
+// file that is its input, and over which their statuses go, each with the
+// processor time that the shell and its children have used so far; commands
+// themselves have neither end of it. So whatever they write, and in whatever way
+// they end, is told apart from that.
 const driver = `exec 9<&0 </dev/null
 trap __bailey_i=1 INT
 while :; do
@@ -47,7 +48,7 @@ while :; do
   else
     eval "$__bailey_c" 9>&-
   fi
-  command printf '%s %s\n' "$__bailey_n" "$?" >&9
+  { command printf '%s %s ' "$__bailey_n" "$?"; command times; } >&9
 done`
 
 // session is a shell that stays.
@@ -59,14 +60,18 @@ type session struct {
 	out, err  *channel
 	turn      chan struct{} // holds a token while a command runs
 	statuses  chan status   // closed at the shell's end
+	spent     *keeper.Spent // when its last command had ended, nil if not known; whose turn it is has it
 
 	told chan keeper.Execution // its end, once
 	over chan struct{}         // closed when exit is valid
 	exit *baileyv1.Exit
 }
 
-// status is what the shell says of a command.
-type status struct{ number, code int64 }
+// status is what the shell says of a command, and of itself and its children.
+type status struct {
+	number, code int64
+	spent        keeper.Spent
+}
 
 // channel is one of a session's outputs. What is written while no command runs is
 // taken, and dropped.
@@ -196,6 +201,7 @@ func (s *Server) open(n *session, request *keeper.Exec) error {
 	if err != nil {
 		return explain(err)
 	}
+	n.spent = &keeper.Spent{}
 	n.connect(streams)
 	go s.attend(n)
 	return nil
@@ -214,12 +220,8 @@ func (n *session) listen() {
 	defer n.control.Close()
 	lines := bufio.NewScanner(n.control)
 	for lines.Scan() {
-		number, code, _ := strings.Cut(lines.Text(), " ")
-		var st status
-		var err, err2 error
-		st.number, err = strconv.ParseInt(number, 10, 64)
-		st.code, err2 = strconv.ParseInt(code, 10, 64)
-		if err != nil || err2 != nil {
+		st, err := parseStatus(lines.Text(), func() string { lines.Scan(); return lines.Text() })
+		if err != nil {
 			continue // some program has found the socket; that is no answer
 		}
 		select {
@@ -233,6 +235,36 @@ func (n *session) listen() {
 			return
 		}
 	}
+}
+
+// parseStatus reads a number, a status, and what the command times prints: the
+// shell's own times, and in a second line those of its children.
+func parseStatus(first string, more func() string) (st status, err error) {
+	words := strings.Fields(first)
+	if len(words) != 4 {
+		return st, errors.New("not a status")
+	}
+	var errs [6]error
+	st.number, errs[0] = strconv.ParseInt(words[0], 10, 64)
+	st.code, errs[1] = strconv.ParseInt(words[1], 10, 64)
+	if errs[0] != nil || errs[1] != nil {
+		return st, errors.New("not a status")
+	}
+	words = append(words[2:], strings.Fields(more())...)
+	if len(words) != 4 {
+		return st, errors.New("no times")
+	}
+	for i, word := range words {
+		// The point is as in the shell's own language.
+		d, err := time.ParseDuration(strings.ReplaceAll(word, ",", "."))
+		errs[2+i] = err
+		if i%2 == 0 {
+			st.spent.User += d
+		} else {
+			st.spent.System += d
+		}
+	}
+	return st, errors.Join(errs[:]...)
 }
 
 // attend waits for the end of the shell.
@@ -541,13 +573,29 @@ func (s *Server) perform(n *session, e *execution, l line, input *laid) {
 	text := strings.TrimSuffix(l.text, "\n") + "\n"
 	message := fmt.Sprintf("%d %d%s\n%s", number, strings.Count(text, "\n"), input.path(), text)
 	go func() { _, _ = n.control.WriteString(message) }() // if the shell has ended, that is noticed below
-	e.exit = s.awaitStatus(n, number, l.timeout, l.unwanted)
+	st, exit := s.awaitStatus(n, number, l.timeout, l.unwanted)
+	e.exit = exit
 	n.out.turnTo(newOutput("", 0))
 	n.err.turnTo(newOutput("", 0))
 	e.end = time.Now()
-	e.exit.Rusage = &baileyv1.Rusage{WallTime: durationpb.New(e.end.Sub(e.start))}
+	e.exit.Rusage = e.rusage(n.since(st))
 	close(e.done)
 	s.retire(e)
+}
+
+// since is what was spent since the last command, and remembers it for the next.
+// The shell that a server has just taken over has spent nobody knows how much.
+func (n *session) since(st *status) *keeper.Spent {
+	before := n.spent
+	n.spent = nil
+	if st == nil {
+		return &keeper.Spent{}
+	}
+	n.spent = &st.spent
+	if before == nil {
+		return &keeper.Spent{}
+	}
+	return &keeper.Spent{User: st.spent.User - before.User, System: st.spent.System - before.System}
 }
 
 // A command that is to end is interrupted again and again, since it may only be
@@ -557,9 +605,10 @@ const (
 	mostInterrupts = 20
 )
 
-// awaitStatus waits for the end of a command, or of the shell. The command is
-// interrupted when its time is over, or nobody wants it any more.
-func (s *Server) awaitStatus(n *session, number int64, timeout time.Duration, unwanted <-chan struct{}) *baileyv1.Exit {
+// awaitStatus waits for the end of a command, or of the shell, which has no status
+// then. The command is interrupted when its time is over, or nobody wants it any
+// more.
+func (s *Server) awaitStatus(n *session, number int64, timeout time.Duration, unwanted <-chan struct{}) (*status, *baileyv1.Exit) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	over := timer.C
@@ -575,10 +624,10 @@ func (s *Server) awaitStatus(n *session, number int64, timeout time.Duration, un
 				continue // of one that an earlier server gave it
 			}
 			if ok {
-				return &baileyv1.Exit{Code: int32(st.code), TimedOut: timedOut}
+				return &st, &baileyv1.Exit{Code: int32(st.code), TimedOut: timedOut}
 			}
 			<-n.over
-			return &baileyv1.Exit{Code: n.exit.GetCode(), Signal: n.exit.GetSignal(), Error: n.exit.GetError(), TimedOut: timedOut}
+			return nil, &baileyv1.Exit{Code: n.exit.GetCode(), Signal: n.exit.GetSignal(), Error: n.exit.GetError(), TimedOut: timedOut}
 		case <-unwanted:
 			unwanted, over, givenUp = nil, timer.C, true
 			timer.Reset(interruptEvery) // the shell may still read it

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/keeper"
 )
 
 // talk is a session in a sandbox of its own.
@@ -197,6 +198,43 @@ func TestSessionCommandsHaveInput(t *testing.T) {
 			if got := tell(step.line, step.stdin); got != step.want && (step.stdin != "unread" || !strings.HasPrefix(got, step.want)) {
 				t.Errorf("%s: %s: got %.60q, want %.60q", shell, step.line, got, step.want)
 			}
+		}
+	}
+}
+
+func TestSessionTellsWhatItsCommandsUsed(t *testing.T) {
+	for _, shell := range []string{"bash", "sh"} {
+		k := newTalk(t, shell)
+		used := func(line string) time.Duration {
+			u := k.say(line).GetExit().GetRusage()
+			return u.GetUserTime().AsDuration() + u.GetSystemTime().AsDuration()
+		}
+		first := used(busy)
+		if first < 5*time.Millisecond || first > time.Minute {
+			t.Errorf("%s: %v of processors", shell, first)
+		}
+		if second := used(":"); second < 0 || second > first {
+			t.Errorf("%s: %v of processors for nothing, after %v", shell, second, first)
+		}
+	}
+}
+
+func TestStatusOfASessionIsRead(t *testing.T) {
+	for _, test := range []struct {
+		first, second string
+		want          status
+		ok            bool
+	}{
+		{"7 3 0m0.250s 1m2.000s", "0m1.000s 0m0.500s", status{7, 3, keeper.Spent{User: 1250 * time.Millisecond, System: 62500 * time.Millisecond}}, true},
+		{"7 0 0m0,250s 0m0,000s", "0m0,000s 0m0,000s", status{7, 0, keeper.Spent{User: 250 * time.Millisecond}}, true},
+		{"7 0", "", status{}, false},
+		{"a b 0m0s 0m0s", "0m0s 0m0s", status{}, false},
+		{"7 0 0m0s 0m0s", "nothing", status{}, false},
+		{"7 0 x 0m0s", "0m0s 0m0s", status{}, false},
+	} {
+		got, err := parseStatus(test.first, func() string { return test.second })
+		if (err == nil) != test.ok || test.ok && got != test.want {
+			t.Errorf("%q: %+v, %v", test.first, got, err)
 		}
 	}
 }

@@ -355,7 +355,9 @@ func (x *Exit) GetRusage() *Rusage {
 	return nil
 }
 
-// Rusage is what a command and its children that were waited for used.
+// Rusage is what a command used, with those of its children that it waited for.
+// What it left running is not in it. Of a command in a session, whose shell stays,
+// processor time is what the shell and its children used meanwhile.
 type Rusage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// wall_time from start to end.
@@ -364,8 +366,13 @@ type Rusage struct {
 	UserTime *durationpb.Duration `protobuf:"bytes,2,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
 	// system_time of processors.
 	SystemTime *durationpb.Duration `protobuf:"bytes,3,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
-	// max_rss_bytes is the most memory that one process had.
-	MaxRssBytes   int64 `protobuf:"varint,4,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
+	// max_rss_bytes is the most memory that one process had. Of a command in a
+	// session it is not known.
+	MaxRssBytes int64 `protobuf:"varint,4,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
+	// read_bytes from disks; not known of a command in a session.
+	ReadBytes int64 `protobuf:"varint,5,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	// written_bytes to disks; not known of a command in a session.
+	WrittenBytes  int64 `protobuf:"varint,6,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,6 +431,20 @@ func (x *Rusage) GetSystemTime() *durationpb.Duration {
 func (x *Rusage) GetMaxRssBytes() int64 {
 	if x != nil {
 		return x.MaxRssBytes
+	}
+	return 0
+}
+
+func (x *Rusage) GetReadBytes() int64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *Rusage) GetWrittenBytes() int64 {
+	if x != nil {
+		return x.WrittenBytes
 	}
 	return 0
 }
@@ -1722,13 +1743,16 @@ const file_bailey_v1_exec_proto_rawDesc = "" +
 	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12\"\n" +
 	"\rout_of_memory\x18\x04 \x01(\bR\voutOfMemory\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12)\n" +
-	"\x06rusage\x18\x06 \x01(\v2\x11.bailey.v1.RusageR\x06rusage\"\xd8\x01\n" +
+	"\x06rusage\x18\x06 \x01(\v2\x11.bailey.v1.RusageR\x06rusage\"\x9c\x02\n" +
 	"\x06Rusage\x126\n" +
 	"\twall_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bwallTime\x126\n" +
 	"\tuser_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +
 	"\vsystem_time\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"systemTime\x12\"\n" +
-	"\rmax_rss_bytes\x18\x04 \x01(\x03R\vmaxRssBytes\"\x8a\x03\n" +
+	"\rmax_rss_bytes\x18\x04 \x01(\x03R\vmaxRssBytes\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x05 \x01(\x03R\treadBytes\x12#\n" +
+	"\rwritten_bytes\x18\x06 \x01(\x03R\fwrittenBytes\"\x8a\x03\n" +
 	"\x04Exec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +

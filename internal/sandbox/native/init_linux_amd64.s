@@ -17,8 +17,11 @@
 
 #define SYS(n) MOVL $n, AX; SYSCALL
 
-// Sends the message that stands at 16(BX): slot, what happened, pid.
-#define SEND MOVL $3, DI; LEAQ 16(BX), SI; MOVL $16, DX; SYS(1)
+// Sends the message that stands at 16(BX): slot, what happened, pid. Behind it
+// wait4 puts what was used, which the owner of a resident is told as well.
+#define SEND MOVL $16, DX; SENDAS
+#define SENDUSED MOVL $160, DX; SENDAS
+#define SENDAS MOVL $3, DI; LEAQ 16(BX), SI; SYS(1)
 
 #define BLOB 0x40000000 // where requests are put
 #define SLOTS 1024
@@ -183,7 +186,7 @@ reap:
 	MOVQ $-1, DI
 	MOVQ BX, SI
 	MOVL $11, DX // WNOHANG | WUNTRACED | WCONTINUED
-	XORL R10, R10
+	LEAQ 32(BX), R10
 	SYS(61) // wait4
 	TESTQ AX, AX
 	JLE  wait
@@ -193,7 +196,13 @@ reap:
 	MOVL AX, 16(BX)
 	MOVL 0(BX), AX
 	MOVL AX, 20(BX)
+	BTL  $1, 8(R13)
+	JCS  report
 	SEND
+	JMP  reported
+report:
+	SENDUSED
+reported:
 	MOVL 0(BX), AX
 	CMPL AX, $0xffff // continued
 	JEQ  reap
@@ -252,7 +261,7 @@ child:
 	MOVQ $-1, DI
 	MOVQ BX, SI
 	MOVL $11, DX // WNOHANG | WUNTRACED | WCONTINUED
-	XORL R10, R10
+	LEAQ 32(BX), R10
 	SYS(61) // wait4
 	TESTQ AX, AX
 	JLE  request
@@ -284,7 +293,7 @@ tell:
 	MOVL CX, 16(BX)
 	MOVL SI, 20(BX)
 	MOVL AX, 24(BX)
-	SEND
+	SENDUSED
 	JMP  child
 alive:
 	TESTL DX, DX

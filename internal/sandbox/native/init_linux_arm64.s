@@ -7,7 +7,9 @@
 
 #define SYS(n) MOVD $n, R8; SVC
 
-#define SEND MOVD $3, R0; ADD $16, R22, R1; MOVD $16, R2; SYS(64)
+#define SEND MOVD $16, R2; SENDAS
+#define SENDUSED MOVD $160, R2; SENDAS
+#define SENDAS MOVD $3, R0; ADD $16, R22, R1; SYS(64)
 
 TEXT ·initCode(SB), NOSPLIT|NOFRAME, $0
 	MOVD $0x20, R19
@@ -173,7 +175,7 @@ reap:
 	MOVD $-1, R0
 	MOVD R22, R1
 	MOVD $11, R2 // WNOHANG | WUNTRACED | WCONTINUED
-	MOVD $0, R3
+	ADD  $32, R22, R3
 	SYS(260) // wait4
 	CMP  $0, R0
 	BLE  wait
@@ -183,7 +185,13 @@ reap:
 	MOVW R0, 16(R22)
 	MOVWU (R22), R0
 	MOVW R0, 20(R22)
+	MOVD 8(R19), R0
+	TBNZ $1, R0, report
 	SEND
+	B    reported
+report:
+	SENDUSED
+reported:
 	MOVWU (R22), R0
 	MOVD $0xffff, R1
 	CMP  R1, R0 // continued
@@ -248,7 +256,7 @@ child:
 	MOVD $-1, R0
 	MOVD R22, R1
 	MOVD $11, R2 // WNOHANG | WUNTRACED | WCONTINUED
-	MOVD $0, R3
+	ADD  $32, R22, R3
 	SYS(260) // wait4
 	CMP  $0, R0
 	BLE  request
@@ -279,7 +287,7 @@ tell:
 	MOVW R1, 16(R22)
 	MOVW R4, 20(R22)
 	MOVW R0, 24(R22)
-	SEND
+	SENDUSED
 	B    child
 alive:
 	TBZ  $31, R3, tell

@@ -27,7 +27,7 @@ type Job struct {
 }
 
 // tell takes what process 1 says and reports whether that was the last.
-func (j *Job) tell(what uint32) (last bool) {
+func (j *Job) tell(what uint32, used unix.Rusage) (last bool) {
 	ws := unix.WaitStatus(what)
 	switch {
 	case what&msgExecFailed != 0:
@@ -40,7 +40,7 @@ func (j *Job) tell(what uint32) (last bool) {
 	case ws.Stopped():
 		j.stopped = what
 	default:
-		j.state, j.over = State{Wait: ws}, true
+		j.state, j.over = State{Wait: ws, Rusage: used}, true
 	}
 	if j.over {
 		close(j.done)

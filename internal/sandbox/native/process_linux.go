@@ -93,6 +93,9 @@ type State struct {
 	// Killed says that the sandbox ended without the command's own end being
 	// known: process 1 was killed from outside.
 	Killed bool
+	// Rusage is what a command of a resident sandbox used, with those of its
+	// children that were waited for.
+	Rusage unix.Rusage
 }
 
 // Stopped reports whether the command was only stopped, and may go on.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -155,8 +156,8 @@ func (r *Resident) listen() {
 		n, err := r.control.Read(buf[have:])
 		have += n
 		used := 0
-		for ; have-used >= messageSize; used += messageSize {
-			r.dispatch(decodeMessage(buf[used:]))
+		for size := r.dispatch(buf[:have]); size > 0; size = r.dispatch(buf[used:have]) {
+			used += size
 		}
 		have = copy(buf, buf[used:have])
 		if err != nil {
@@ -166,7 +167,30 @@ func (r *Resident) listen() {
 	r.end()
 }
 
-func (r *Resident) dispatch(m message) {
+// rusageSize is how much follows a message with a wait status.
+const rusageSize = int(unsafe.Sizeof(unix.Rusage{}))
+
+// dispatch takes the message that is at the beginning and returns its size, or 0
+// if not all of it is there.
+func (r *Resident) dispatch(b []byte) (size int) {
+	if len(b) < messageSize {
+		return 0
+	}
+	m := decodeMessage(b)
+	var used unix.Rusage
+	size = messageSize
+	if m.what&(msgStarted|msgExecFailed) == 0 {
+		size += rusageSize
+		if len(b) < size {
+			return 0
+		}
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&used)), rusageSize), b[messageSize:size])
+	}
+	r.take(m, used)
+	return size
+}
+
+func (r *Resident) take(m message, used unix.Rusage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if int(m.slot) >= len(r.jobs) || r.jobs[m.slot] == nil {
@@ -177,7 +201,7 @@ func (r *Resident) dispatch(m message) {
 		j.pid = m.pid
 		r.inner[m.pid] = j
 	}
-	if j.tell(m.what) {
+	if j.tell(m.what, used) {
 		r.release(j)
 	}
 }

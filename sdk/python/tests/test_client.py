@@ -48,6 +48,13 @@ class Clients(unittest.TestCase):
                 Sandbox.from_local("/no/such/directory", client=client)
             self.assertEqual(before, len(list(client.list_codebases())))
 
+    def test_a_result_tells_what_the_command_used(self) -> None:
+        with Sandbox.create() as sb:
+            r = sb.run("dd if=/dev/zero of=/dev/null bs=64M count=1 status=none; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done", check=True)
+            self.assertGreater(r.max_rss_bytes, 64 << 20)
+            self.assertGreater(r.user_time, 0)
+            self.assertGreaterEqual(r.duration, 0.001)
+
     def test_misspelt_options_are_refused(self) -> None:
         with SandboxClient() as client:
             with self.assertRaises(TypeError):

@@ -115,7 +115,14 @@ export declare class ExecResult {
     readonly error: string;
     /** Seconds from start to end. */
     readonly duration: number;
+    /** Seconds of processors that it used, with children that it waited for. */
+    readonly userTime: number;
+    readonly systemTime: number;
+    /** The most memory that one of its processes had. */
     readonly maxRssBytes: number;
+    /** Bytes from disks, and to disks. */
+    readonly readBytes: number;
+    readonly writtenBytes: number;
     readonly stdoutBytes: Buffer;
     readonly stderrBytes: Buffer;
     constructor(exit: Json, stdout: Buffer, stderr: Buffer, execId: string, truncated?: boolean);

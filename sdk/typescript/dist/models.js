@@ -14,7 +14,14 @@ export class ExecResult {
     error;
     /** Seconds from start to end. */
     duration;
+    /** Seconds of processors that it used, with children that it waited for. */
+    userTime;
+    systemTime;
+    /** The most memory that one of its processes had. */
     maxRssBytes;
+    /** Bytes from disks, and to disks. */
+    readBytes;
+    writtenBytes;
     stdoutBytes;
     stderrBytes;
     constructor(exit, stdout, stderr, execId, truncated = false) {
@@ -25,8 +32,13 @@ export class ExecResult {
         this.outOfMemory = exit["outOfMemory"] ?? false;
         this.truncated = truncated;
         this.error = exit["error"] ?? "";
-        this.duration = parseFloat(exit["rusage"]?.wallTime ?? "0");
-        this.maxRssBytes = Number(exit["rusage"]?.maxRssBytes ?? 0);
+        const usage = exit["rusage"] ?? {};
+        this.duration = parseFloat(usage.wallTime ?? "0");
+        this.userTime = parseFloat(usage.userTime ?? "0");
+        this.systemTime = parseFloat(usage.systemTime ?? "0");
+        this.maxRssBytes = Number(usage.maxRssBytes ?? 0);
+        this.readBytes = Number(usage.readBytes ?? 0);
+        this.writtenBytes = Number(usage.writtenBytes ?? 0);
         this.stdoutBytes = stdout;
         this.stderrBytes = stderr;
     }

@@ -130,7 +130,14 @@ export class ExecResult {
   readonly error: string;
   /** Seconds from start to end. */
   readonly duration: number;
+  /** Seconds of processors that it used, with children that it waited for. */
+  readonly userTime: number;
+  readonly systemTime: number;
+  /** The most memory that one of its processes had. */
   readonly maxRssBytes: number;
+  /** Bytes from disks, and to disks. */
+  readonly readBytes: number;
+  readonly writtenBytes: number;
   readonly stdoutBytes: Buffer;
   readonly stderrBytes: Buffer;
 
@@ -142,8 +149,13 @@ export class ExecResult {
     this.outOfMemory = exit["outOfMemory"] ?? false;
     this.truncated = truncated;
     this.error = exit["error"] ?? "";
-    this.duration = parseFloat(exit["rusage"]?.wallTime ?? "0");
-    this.maxRssBytes = Number(exit["rusage"]?.maxRssBytes ?? 0);
+    const usage = exit["rusage"] ?? {};
+    this.duration = parseFloat(usage.wallTime ?? "0");
+    this.userTime = parseFloat(usage.userTime ?? "0");
+    this.systemTime = parseFloat(usage.systemTime ?? "0");
+    this.maxRssBytes = Number(usage.maxRssBytes ?? 0);
+    this.readBytes = Number(usage.readBytes ?? 0);
+    this.writtenBytes = Number(usage.writtenBytes ?? 0);
     this.stdoutBytes = stdout;
     this.stderrBytes = stderr;
   }

@@ -33,6 +33,16 @@ describe("the client", () => {
     }
   });
 
+  it("tells what a command used", async () => {
+    const sb = await Sandbox.create({ client });
+    try {
+      const r = await sb.run("dd if=/dev/zero of=/dev/null bs=64M count=1 status=none; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done", { check: true });
+      assert.ok(r.maxRssBytes > 64 << 20 && r.userTime > 0 && r.duration > 0, JSON.stringify(r));
+    } finally {
+      await sb.destroy();
+    }
+  });
+
   it("tells local errors from those of the connection", async () => {
     await assert.rejects(Sandbox.fromLocal("/no/such/directory", { client }), { code: "ENOENT" });
     const nowhere = await SandboxClient.connect({ address: "unix:/no/such/socket" });

@@ -177,6 +177,8 @@ class ExecResult:
     user_time: float = 0.0
     system_time: float = 0.0
     max_rss_bytes: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
 
     @property
     def stdout(self) -> str:
@@ -228,6 +230,8 @@ class ExecResult:
             user_time=seconds(usage.get("userTime")),
             system_time=seconds(usage.get("systemTime")),
             max_rss_bytes=int(usage.get("maxRssBytes", 0)),
+            read_bytes=int(usage.get("readBytes", 0)),
+            written_bytes=int(usage.get("writtenBytes", 0)),
         )
 
 

@@ -310,6 +310,20 @@ func (r *Remote) Reload(name string, s *spec.Spec) error {
 	return r.do(linkReload, func(ref uint64) any { return Rules{ref, Change{name, *s}} })
 }
 
+// Expose has a port of the host lead to one of a sandbox, and returns all that do.
+func (r *Remote) Expose(name string, e spec.Exposure) ([]string, error) {
+	var st Standing
+	_, err := r.ask(linkPort, func(ref uint64) any { return Port{ref, name, e, false} }, &st)
+	return st.Ports, err
+}
+
+// Withdraw ends what leads to a port of a sandbox, and returns what is left.
+func (r *Remote) Withdraw(name string, inside uint16) ([]string, error) {
+	var st Standing
+	_, err := r.ask(linkPort, func(ref uint64) any { return Port{ref, name, spec.Exposure{Inside: inside}, true} }, &st)
+	return st.Ports, err
+}
+
 // Usage says what a sandbox uses.
 func (r *Remote) Usage(name string) (Used, error) {
 	var u Used

@@ -121,7 +121,9 @@ func (k *Keeper) takeOver(t *tie, orphans time.Duration) bool {
 }
 
 // isMaking says whether a request changes what there is.
-func isMaking(k kind) bool { return k == linkOpen || k == linkExec || k == linkFreeze }
+func isMaking(k kind) bool {
+	return k == linkOpen || k == linkExec || k == linkFreeze || k == linkPort
+}
 
 // accepts counts a request that is to be carried out, unless another server has
 // come.
@@ -237,6 +239,8 @@ func (k *Keeper) serveLink(c *conn, r *received) error {
 		return handle(c, r, refOfName, k.state)
 	case linkEvents:
 		return handle(c, r, refOfName, k.happened)
+	case linkPort:
+		return handle(c, r, func(p *Port) uint64 { return p.Ref }, k.changePort)
 	}
 	return fmt.Errorf("no request on a link is %q", r.kind)
 }
@@ -495,6 +499,26 @@ func (k *Keeper) changeRules(r *Rules) (any, []*os.File, error) {
 		return nil, nil, err
 	}
 	return nil, nil, b.reload(&r.Change.Spec)
+}
+
+// changePort exposes a port of a sandbox, or withdraws it, and tells all that are
+// exposed then.
+func (k *Keeper) changePort(p *Port) (any, []*os.File, error) {
+	b, err := k.standing(p.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	if p.Withdraw {
+		b.gate.Withdraw(p.Exposure.Inside)
+	} else if _, err := b.gate.Expose(p.Exposure); err != nil {
+		return nil, nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b.ports = b.gate.Exposed()
+	return Standing{Name: b.name, Pid: b.resident.Pid, Since: Moment(b.created.UnixNano()), Ports: b.ports}, nil, nil
 }
 
 // exec starts a command.

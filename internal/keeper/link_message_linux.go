@@ -7,6 +7,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // A server asks much and often, so it has one connection for all of it, a link.
@@ -30,6 +31,7 @@ const (
 	linkReload kind = 'J' // Rules
 	linkList   kind = 'M' // Name, which is empty
 	linkEvents kind = 'D' // Name: of a sandbox
+	linkPort   kind = 'V' // Port
 )
 
 // What the keeper sends on it.
@@ -195,6 +197,14 @@ type Root struct {
 type Rules struct {
 	Ref    uint64
 	Change Change
+}
+
+// Port asks for a port of a sandbox to be exposed, or not to be any more.
+type Port struct {
+	Ref      uint64
+	Name     string
+	Exposure spec.Exposure
+	Withdraw bool
 }
 
 // Used is what a sandbox has used.

@@ -62,13 +62,15 @@ type fixedError struct{ error }
 func (b *box) reload(s *spec.Spec) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
+	key := Key(s)
+	s = spec.Closing(b.spec, s)
 	if err := spec.Changeable(b.spec, s); err != nil {
 		return &fixedError{err}
 	}
 	if !bytes.Equal(b.frame, Key(s.Frame())) {
 		return &fixedError{errors.New("files that the sandbox shows were replaced since it was made")}
 	}
-	if s.Gate == nil && s.Rules == nil {
+	if s.Gate == nil && s.Rules == nil && !s.Inlet {
 		return errors.New("the sandbox has no network, and no rules that could change")
 	}
 	if s.Rules != nil {
@@ -84,6 +86,6 @@ func (b *box) reload(s *spec.Spec) error {
 	}
 	b.keeper.mu.Lock()
 	defer b.keeper.mu.Unlock()
-	b.key = Key(s)
+	b.key = key
 	return nil
 }

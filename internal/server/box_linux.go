@@ -331,9 +331,11 @@ func (s *Server) adopt(ctx context.Context, k *kept, st keeper.Standing, stands 
 	case st.Frozen:
 		next = baileyv1.SandboxState_SANDBOX_STATE_PAUSED
 	}
-	if next != now {
+	ports := portsOf(st.Ports) // which may have changed before that was written down
+	if next != now || stands && !samePorts(ports, k.sandbox.GetPorts()) {
 		if _, err := s.change(ctx, k.sandbox.GetId(), func(sb *baileyv1.Sandbox) error {
 			sb.State, sb.StateReason = next, reason
+			sb.Ports = ports
 			if !stands {
 				sb.Ports = nil
 			}

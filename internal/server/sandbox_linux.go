@@ -119,7 +119,7 @@ func (s *Server) bringUp(ctx context.Context, k *kept, start bool) error {
 		if standing, err = s.raise(k); err != nil {
 			return err
 		}
-		sb.Ports = portsOf(&standing)
+		sb.Ports = portsOf(standing.Ports)
 		sb.State, sb.StateReason, sb.StartTime = baileyv1.SandboxState_SANDBOX_STATE_RUNNING, "", timestamppb.Now()
 	} else if _, err := s.compiled(k); err != nil {
 		return err

@@ -59,6 +59,8 @@ func compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay)
 	if err != nil {
 		return nil, refused(err)
 	}
+	// Where loopback leads to the host, a port inside is not where it seems.
+	sp.Inlet = sp.Network.IsOwn() && (sp.Gate == nil || len(sp.Gate.Local) == 0)
 	return sp, nil
 }
 

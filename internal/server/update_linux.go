@@ -89,6 +89,10 @@ func (s *Server) changeRules(k *kept, r *baileyv1.UpdateSandboxRequest) error {
 	if err != nil {
 		return err
 	}
+	old, err := compile(k.request, k.bounded, over)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	b := s.boxes[id]
 	s.mu.Unlock()
@@ -99,6 +103,9 @@ func (s *Server) changeRules(k *kept, r *baileyv1.UpdateSandboxRequest) error {
 		}
 		if err := remote.Reload(id, sp); err != nil {
 			return failed("cannot_change_while_running", err, problem.Remedy("stop the sandbox, change it, and start it again"))
+		}
+		if err := s.changePorts(k, old.Expose, sp.Expose); err != nil {
+			return err
 		}
 	}
 	s.endView(id)

@@ -44,9 +44,20 @@ func TestNetworkRulesChangeWhileASandboxRuns(t *testing.T) {
 			t.Errorf("%s: %v", bad, update(bad))
 		}
 	}
-	wantReason(t, update(`{}`), connect.CodeFailedPrecondition, "cannot_change_while_running")
 	if got := s.asked(id, "b.invalid"); strings.Contains(got, "403") {
 		t.Errorf("after refused changes: %s", got)
+	}
+	if err := update(`{}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.asked(id, "b.invalid"); !strings.Contains(got, "403") {
+		t.Errorf("b after everything was taken away: %s", got)
+	}
+	if err := update(`{"allowedDomains": ["a.invalid"]}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.asked(id, "a.invalid"); strings.Contains(got, "403") {
+		t.Errorf("a after it was granted again: %s", got)
 	}
 	if _, err := s.StopSandbox(ann, &baileyv1.StopSandboxRequest{SandboxId: id, Grace: durationpb.New(0)}); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,8 @@ import (
 )
 
 // Frame is a sandbox without what can be changed while it stands: the Box
-// without what its gate is told, and without path permissions that a view holds.
+// without what its gate is told, without path permissions that a view holds, and
+// without exposed ports where others can be exposed later.
 func (s *Spec) Frame() *Spec {
 	frame := s.Box()
 	frame.Denials = nil
@@ -18,6 +19,9 @@ func (s *Spec) Frame() *Spec {
 		gate := *frame.Gate
 		gate.Config, gate.Unknown = config.Config{}, nil
 		frame.Gate = &gate
+	}
+	if frame.Inlet {
+		frame.Expose = nil
 	}
 	if frame.Rules != nil {
 		frame.Rules = &Rules{Root: frame.Rules.Root}
@@ -41,6 +45,19 @@ func Changeable(from, to *Spec) error {
 		return errors.New("the policy grants nothing of the network any more, which is a sandbox without a gate" + always)
 	}
 	return errors.New("only network rules and path permissions with patterns can change while a sandbox stands, and the policy differs in " + strings.Join(parts, ", "))
+}
+
+// Closing returns a Spec whose network is closed for a sandbox that has a gate: it
+// keeps that, which lets nothing through. Any other it returns as it is.
+func Closing(from, to *Spec) *Spec {
+	if from.Network != NetworkGate || to.Network != NetworkNone {
+		return to
+	}
+	closed, gate := *to, *from.Gate
+	gate.Config, gate.Unknown = to.GateConfig(), nil
+	gate.Config.Sandbox = from.Gate.Config.Sandbox
+	closed.Network, closed.Gate = NetworkGate, &gate
+	return &closed
 }
 
 // Differences names the parts in which the frames of two sandboxes differ, as a

@@ -59,3 +59,32 @@ func TestWhatCannotChangeIsToldWithItsReason(t *testing.T) {
 		}
 	}
 }
+
+func TestClosedNetworkKeepsTheGateThatASandboxHas(t *testing.T) {
+	gate := &Spec{Network: NetworkGate, Gate: &Gate{Config: config.Config{Default: config.Allow, Sandbox: "one"}, Transparent: true}}
+	closed := &Spec{Network: NetworkNone}
+	got := Closing(gate, closed)
+	if err := Changeable(gate, got); err != nil {
+		t.Error(err)
+	}
+	if c := got.Gate.Config; c.Default != config.Deny || len(c.Rules) > 0 || c.Sandbox != "one" {
+		t.Errorf("the gate is told %+v", c)
+	}
+	if closed.Gate != nil || gate.Gate.Config.Default != config.Allow {
+		t.Error("the Specs themselves were changed")
+	}
+	for _, other := range []*Spec{closed, gate} {
+		if Closing(closed, other) != other || Closing(other, gate) != gate {
+			t.Error("what needs no change is changed")
+		}
+	}
+}
+
+func TestExposedPortsOfASandboxWithAnInletCanChange(t *testing.T) {
+	for _, inlet := range []bool{false, true} {
+		one, other := &Spec{Inlet: inlet}, &Spec{Inlet: inlet, Expose: []Exposure{{"127.0.0.1", 0, 80}}}
+		if err := Changeable(one, other); (err == nil) != inlet {
+			t.Errorf("inlet %v: %v", inlet, err)
+		}
+	}
+}

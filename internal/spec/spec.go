@@ -30,6 +30,8 @@ type Spec struct {
 	// Expose are ports of the sandbox that the host can reach. The network is the
 	// sandbox's own then.
 	Expose []Exposure `json:"expose,omitempty"`
+	// Inlet says that other ports can be exposed while the sandbox stands.
+	Inlet bool `json:"inlet,omitempty"`
 	// Mounts build the root directory, in order; a parent stands before its
 	// children. Every path is absolute, clean, and free of symbolic links.
 	Mounts []Mount `json:"mounts"`
@@ -134,7 +136,10 @@ const (
 )
 
 // NeedsGate says whether the network gate has something to do.
-func (s *Spec) NeedsGate() bool { return s.Gate != nil || len(s.Expose) > 0 }
+func (s *Spec) NeedsGate() bool { return s.Gate != nil || s.HasInlet() }
+
+// HasInlet says whether the gate has a way into the sandbox's network.
+func (s *Spec) HasInlet() bool { return s.Inlet || len(s.Expose) > 0 }
 
 // GateConfig is what the gate is told. Where nothing leads out, it only serves
 // exposed ports.

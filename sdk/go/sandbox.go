@@ -189,6 +189,12 @@ func (s *Sandbox) ExposePort(ctx context.Context, port int) (string, error) {
 	return res.GetAddress(), err
 }
 
+// UnexposePort ends that, and the connections there.
+func (s *Sandbox) UnexposePort(ctx context.Context, port int) error {
+	_, err := s.client.Sandboxes.UnexposePort(ctx, &baileyv1.UnexposePortRequest{SandboxId: s.ID(), Port: int32(port)}) //nolint:gosec // the server knows no other
+	return err
+}
+
 // Stats is what the sandbox uses.
 func (s *Sandbox) Stats(ctx context.Context) (*baileyv1.Stats, error) {
 	return s.client.Sandboxes.GetStats(ctx, &baileyv1.GetStatsRequest{SandboxId: s.ID()})

@@ -5,33 +5,27 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/gate/mint"
 )
 
 // Dialer connects to ports on the loopback of one sandbox. It may be used by
 // several goroutines at once.
 type Dialer struct {
-	mints []*mint
+	mints []*mint.Mint
 }
 
 // Add takes over two sockets of TCP of one family: one that listens on loopback,
 // and one that is not connected. What is added first is tried first.
 func (d *Dialer) Add(listener, seed int) error {
-	at, err := unix.Getsockname(listener)
+	m, err := mint.New(listener, seed)
 	if err != nil {
-		return os.NewSyscallError("getsockname", err)
+		return err
 	}
-	for _, fd := range []int{listener, seed} {
-		unix.CloseOnExec(fd)
-		if err := unix.SetNonblock(fd, true); err != nil {
-			return os.NewSyscallError("fcntl", err)
-		}
-	}
-	d.mints = append(d.mints, &mint{listener: listener, seed: seed, at: at})
+	d.mints = append(d.mints, m)
 	return nil
 }
 
@@ -43,7 +37,7 @@ func (d *Dialer) Dial(port uint16, patience time.Duration) (*net.TCPConn, error)
 	}
 	var first error
 	for _, m := range d.mints {
-		c, err := m.dial(port, patience)
+		c, err := dial(m, port, patience)
 		if err == nil {
 			return c, nil
 		}
@@ -57,21 +51,13 @@ func (d *Dialer) Dial(port uint16, patience time.Duration) (*net.TCPConn, error)
 	return nil, first
 }
 
-// mint makes sockets of one family.
-type mint struct {
-	mu       sync.Mutex // one connection between the two at a time
-	listener int
-	seed     int
-	at       unix.Sockaddr // of the listener
-}
-
-func (m *mint) dial(port uint16, patience time.Duration) (*net.TCPConn, error) {
+func dial(m *mint.Mint, port uint16, patience time.Duration) (*net.TCPConn, error) {
 	deadline := time.Now().Add(patience)
-	fd, err := m.socket(deadline)
+	fd, err := m.Socket(deadline)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket inside: %w", err)
 	}
-	err = unix.Connect(fd, withPort(m.at, port))
+	err = unix.Connect(fd, m.At(port))
 	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
 		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("connect", err)
@@ -118,86 +104,4 @@ func awaitConnected(f *os.File, deadline time.Time) error {
 		return err == nil
 	})
 	return errors.Join(failed, err)
-}
-
-// socket returns a new socket that is not connected.
-func (m *mint) socket(deadline time.Time) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := unix.Connect(m.seed, m.at); err != nil && !errors.Is(err, unix.EINPROGRESS) {
-		return -1, os.NewSyscallError("connect", err)
-	}
-	defer func() { _ = disconnect(m.seed) }() // if it fails, so does the next connect
-	own, err := unix.Getsockname(m.seed)
-	if err != nil {
-		return -1, os.NewSyscallError("getsockname", err)
-	}
-	fd, err := m.acceptFrom(own, deadline)
-	if err != nil {
-		return -1, err
-	}
-	if err := disconnect(fd); err != nil {
-		_ = unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-// acceptFrom accepts the connection from an address. Programs of the sandbox can
-// connect to the listener too; they are turned away.
-func (m *mint) acceptFrom(own unix.Sockaddr, deadline time.Time) (int, error) {
-	for {
-		fd, from, err := unix.Accept4(m.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
-		switch {
-		case err == nil && isSame(from, own):
-			return fd, nil
-		case err == nil:
-			_ = unix.Close(fd)
-			continue
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
-			continue
-		case !errors.Is(err, unix.EAGAIN):
-			return -1, os.NewSyscallError("accept", err)
-		}
-		left := time.Until(deadline)
-		if left <= 0 {
-			return -1, os.ErrDeadlineExceeded
-		}
-		_, err = unix.Poll([]unix.PollFd{{Fd: int32(m.listener), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return -1, os.NewSyscallError("poll", err)
-		}
-	}
-}
-
-// disconnect ends a connection and keeps the socket.
-func disconnect(fd int) error {
-	to := unix.RawSockaddr{Family: unix.AF_UNSPEC} // package unix has no form for it
-	_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&to)), unsafe.Sizeof(to))
-	if errno != 0 {
-		return os.NewSyscallError("disconnect", errno)
-	}
-	return nil
-}
-
-func withPort(at unix.Sockaddr, port uint16) unix.Sockaddr {
-	switch a := at.(type) {
-	case *unix.SockaddrInet4:
-		return &unix.SockaddrInet4{Port: int(port), Addr: a.Addr}
-	case *unix.SockaddrInet6:
-		return &unix.SockaddrInet6{Port: int(port), Addr: a.Addr}
-	}
-	return at
-}
-
-func isSame(a, b unix.Sockaddr) bool {
-	switch a := a.(type) {
-	case *unix.SockaddrInet4:
-		b, ok := b.(*unix.SockaddrInet4)
-		return ok && a.Addr == b.Addr && a.Port == b.Port
-	case *unix.SockaddrInet6:
-		b, ok := b.(*unix.SockaddrInet6)
-		return ok && a.Addr == b.Addr && a.Port == b.Port
-	}
-	return false
 }

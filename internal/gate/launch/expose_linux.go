@@ -33,10 +33,7 @@ func (g *Gate) expose(list []spec.Exposure) error {
 
 // Chosen says which ports the host chose where the choice was left to it.
 func (g *Gate) Chosen() (lines []string) {
-	if g == nil {
-		return nil
-	}
-	for _, e := range g.exposed {
+	for _, e := range g.exposures() {
 		if e.want.Port == 0 {
 			lines = append(lines, e.String())
 		}
@@ -46,14 +43,13 @@ func (g *Gate) Chosen() (lines []string) {
 
 // Exposed are the ports of the host, as ADDR:PORT:INSIDE.
 func (g *Gate) Exposed() (list []string) {
-	if g == nil {
-		return nil
-	}
-	for _, e := range g.exposed {
-		list = append(list, e.at.String()+":"+strconv.Itoa(int(e.want.Inside)))
+	for _, e := range g.exposures() {
+		list = append(list, e.text())
 	}
 	return list
 }
+
+func (e exposed) text() string { return e.at.String() + ":" + strconv.Itoa(int(e.want.Inside)) }
 
 // String says what leads where.
 func (e exposed) String() string {

@@ -43,8 +43,10 @@ type Gate struct {
 
 	program   string
 	config    config.Config
-	listeners []native.Listener // inside
-	exposed   []exposed         // outside
+	listeners []native.Listener                 // inside
+	exposed   []exposed                         // outside
+	inlet     *inlet                            // nil if nothing can be exposed later
+	beget     func() ([]native.Listener, error) // for its way inside, nil if that is among the listeners
 	report    func(*event.Event)
 	process   int // the sandbox's first, if what it does is recorded
 
@@ -73,10 +75,13 @@ func Prepare(s *spec.Spec) (*Gate, error) {
 		return nil, nil
 	}
 	program, err := Program()
-	if err != nil {
-		return nil, err
+	if err != nil && (s.Gate != nil || len(s.Expose) > 0) {
+		return nil, err // where ports only may be exposed later, it is missed then
 	}
 	g := &Gate{program: program, config: s.GateConfig()}
+	if s.Inlet {
+		g.inlet = &inlet{}
+	}
 	if err := g.expose(s.Expose); err != nil {
 		g.Close()
 		return nil, err
@@ -109,6 +114,7 @@ func (g *Gate) Keep(r *native.Resident, report func(*event.Event)) {
 	}
 	g.listeners = r.Listeners
 	g.record(r.Pid, report)
+	g.keepInlet()
 	go g.wait()
 	r.AtEnd(g.Close)
 }
@@ -231,6 +237,14 @@ func (g *Gate) Start() error {
 		return nil
 	}
 	g.started = true
+	if g.beget != nil {
+		way, err := g.beget()
+		if err != nil {
+			g.closeListeners()
+			return err
+		}
+		g.listeners = append(g.listeners, way...)
+	}
 	told := g.told(g.config)
 	configuration, err := inMemory(&told)
 	if err != nil {
@@ -358,6 +372,7 @@ func (g *Gate) Close() {
 	if g == nil {
 		return
 	}
+	g.inlet.close()
 	g.mu.Lock()
 	if !g.started {
 		g.started = true

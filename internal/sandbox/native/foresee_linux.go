@@ -97,7 +97,7 @@ func (e *Embryo) foresaw(s *spec.Spec) bool {
 		return true
 	}
 	a, b := e.ahead.network.spec, s
-	if !slices.Equal(a.Expose, b.Expose) || (a.Gate == nil) != (b.Gate == nil) {
+	if !slices.Equal(a.Expose, b.Expose) || a.Inlet != b.Inlet || (a.Gate == nil) != (b.Gate == nil) {
 		return false
 	}
 	return a.Gate == nil || a.Gate.Transparent == b.Gate.Transparent && a.Gate.Silent == b.Gate.Silent &&

@@ -215,6 +215,6 @@ func (o *Options) gateSocketsFor(s *spec.Spec) []gateSocket {
 	if !s.NeedsGate() {
 		return nil
 	}
-	both := s.Gate != nil && s.Gate.Transparent || len(s.Expose) > 0
+	both := s.Gate != nil && s.Gate.Transparent || s.HasInlet()
 	return gateSockets(s, both && !o.onlyIPv4 && hasIPv6())
 }

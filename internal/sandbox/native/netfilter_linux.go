@@ -361,7 +361,7 @@ func gateSockets(s *spec.Spec, ipv6 bool) []gateSocket {
 				gateSocket{role: config.RoleDNSTCP, family: family, kind: unix.SOCK_STREAM, port: spec.GateDNSPort},
 				gateSocket{role: config.RoleDNSUDP, family: family, kind: unix.SOCK_DGRAM, port: spec.GateDNSPort})
 		}
-		if len(s.Expose) > 0 {
+		if s.HasInlet() {
 			list = append(list,
 				gateSocket{role: config.RoleMint, family: family, kind: unix.SOCK_STREAM, port: spec.GateInsidePort},
 				gateSocket{role: config.RoleSeed, family: family, kind: unix.SOCK_STREAM})

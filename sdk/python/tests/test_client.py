@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import socket
 import tempfile
 import unittest
 
@@ -54,6 +55,18 @@ class Clients(unittest.TestCase):
             self.assertGreater(r.max_rss_bytes, 64 << 20)
             self.assertGreater(r.user_time, 0)
             self.assertGreaterEqual(r.duration, 0.001)
+
+    def test_a_port_is_exposed_while_the_sandbox_runs(self) -> None:
+        with Sandbox.create() as sb:
+            program = "import socket; l = socket.create_server(('127.0.0.1', 8123)); print('up', flush=True); l.accept()[0].sendall(b'from inside')"
+            server = sb.popen(["python3", "-c", program])
+            next(iter(server))
+            host, port = sb.expose_port(8123).address.split(":")
+            with socket.create_connection((host, int(port))) as c:
+                self.assertEqual(b"from inside", c.recv(100))
+            sb.unexpose_port(8123)
+            with self.assertRaises(ConnectionRefusedError):
+                socket.create_connection((host, int(port)))
 
     def test_misspelt_options_are_refused(self) -> None:
         with SandboxClient() as client:

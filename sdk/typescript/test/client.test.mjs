@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -38,6 +39,22 @@ describe("the client", () => {
     try {
       const r = await sb.run("dd if=/dev/zero of=/dev/null bs=64M count=1 status=none; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done", { check: true });
       assert.ok(r.maxRssBytes > 64 << 20 && r.userTime > 0 && r.duration > 0, JSON.stringify(r));
+    } finally {
+      await sb.destroy();
+    }
+  });
+
+  it("exposes a port while the sandbox runs", async () => {
+    const sb = await Sandbox.create({ client });
+    try {
+      const program = "import socket; l = socket.create_server(('127.0.0.1', 8123)); print('up', flush=True); l.accept()[0].sendall(b'from inside')";
+      const server = await sb.spawn(["python3", "-c", program]);
+      for await (const _ of server) break;
+      const [host, port] = (await sb.exposePort(8123)).address.split(":");
+      const said = await new Promise((resolve, reject) => connect(Number(port), host).on("data", (b) => resolve(b.toString())).on("error", reject));
+      assert.equal(said, "from inside");
+      await sb.unexposePort(8123);
+      await assert.rejects(new Promise((resolve, reject) => connect(Number(port), host, resolve).on("error", reject)), { code: "ECONNREFUSED" });
     } finally {
       await sb.destroy();
     }

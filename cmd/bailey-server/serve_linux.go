@@ -37,6 +37,7 @@ type options struct {
 	listen, hosts, origins       texts
 	public, plaintext, ephemeral bool
 	certificate, key, clientCA   string
+	collector                    string
 	drainTime, orphanTime        time.Duration
 }
 
@@ -66,6 +67,7 @@ func readOptions(args []string, stdout io.Writer) (*options, error) {
 	f.DurationVar(&o.orphanTime, "orphan-timeout", 10*time.Minute, "how long sandboxes go on without a server")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error; debug has every request")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&o.collector, "otlp-endpoint", "", "`URL` of a collector that gets traces by OTLP over HTTP (default as $OTEL_EXPORTER_OTLP_ENDPOINT says, or none)")
 	f.BoolVar(&o.ephemeral, "ephemeral", false, "keep everything in a new directory, and end, with all sandboxes, when standard input does; for SDKs")
 	if err := parse(f, args); err != nil {
 		return nil, err
@@ -134,6 +136,11 @@ func (o *options) serve(ctx context.Context, log *slog.Logger, stdout io.Writer)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	spans, flush, err := openSpans(ctx, o.collector, log)
+	if err != nil {
+		return nil, err
+	}
+	defer flush()
 	core, err := openCore(ctx, o, db, log)
 	if err != nil {
 		return nil, err
@@ -141,7 +148,7 @@ func (o *options) serve(ctx context.Context, log *slog.Logger, stdout io.Writer)
 	defer core.close()
 	t, err := transport.New(transport.Config{
 		Services: core.services(), Tokens: token.In(db), Requests: db, Log: log,
-		Collectors: core.collectors(), Hosts: o.hosts, Origins: o.origins, Audit: o.audit(),
+		Collectors: core.collectors(), Hosts: o.hosts, Origins: o.origins, Audit: o.audit(), Spans: spans,
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -33,6 +34,7 @@ type execution struct {
 	start time.Time
 	end   time.Time
 	exit  *baileyv1.Exit
+	span  trace.Span // of its time, nil if another server began it
 
 	input input
 }
@@ -85,8 +87,11 @@ func (s *Server) begin(ctx context.Context, id string, c *baileyv1.Command, flee
 		s.leave(b)
 		return nil, err
 	}
+	keeping := e.traceStart(ctx, request)
 	streams, err := s.launch(e, request)
+	keeping.End()
 	if err != nil {
+		e.traceEnd(err)
 		s.forget(e)
 		s.leave(b)
 		return nil, err
@@ -181,6 +186,7 @@ func (s *Server) fail(e *execution, err *native.ExecError) {
 	for _, o := range e.outputs() {
 		o.finish()
 	}
+	e.traceEnd(nil)
 	close(e.done)
 	s.emit(e.box.id, ending(e))
 	s.retire(e)
@@ -238,6 +244,7 @@ func (s *Server) await(e *execution) {
 	e.end, e.exit = x.Ended.Time(), exitOf(&x)
 	e.exit.Rusage = e.rusage(&x.Spent)
 	e.input.close()
+	e.traceEnd(nil)
 	close(e.done)
 	s.emit(e.box.id, ending(e))
 	s.leave(e.box)

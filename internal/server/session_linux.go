@@ -506,6 +506,7 @@ func (s *Server) enterSession(ctx context.Context, sandboxID, id string, l line)
 		<-n.turn
 		return nil, err
 	}
+	e.trace(ctx)
 	go s.perform(n, e, l, input)
 	return e, nil
 }
@@ -579,6 +580,7 @@ func (s *Server) perform(n *session, e *execution, l line, input *laid) {
 	n.err.turnTo(newOutput("", 0))
 	e.end = time.Now()
 	e.exit.Rusage = e.rusage(n.since(st))
+	e.traceEnd(nil)
 	close(e.done)
 	s.retire(e)
 }

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/propagation"
 )
 
 // attempts is how often a request is sent at most.
 const attempts = 4
 
-// persistence adds the token, and sends requests that answer once again while the
+// persistence adds the token and the span that the context has, and sends requests that answer once again while the
 // server cannot be reached or says that it may be. The key makes that safe: what
 // a request changes is changed once.
 type persistence struct{ token string }
@@ -25,6 +26,7 @@ var _ connect.Interceptor = (*persistence)(nil)
 func (p *persistence) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		p.authorize(req.Header().Set)
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header()))
 		if req.Header().Get("Idempotency-Key") == "" {
 			req.Header().Set("Idempotency-Key", newKey())
 		}
@@ -45,6 +47,7 @@ func (p *persistence) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		conn := next(ctx, spec)
 		p.authorize(conn.RequestHeader().Set)
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(conn.RequestHeader()))
 		return conn
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/vanguard"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/bailey-sandbox/bailey/api/bailey/v1/baileyv1connect"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
@@ -49,6 +50,8 @@ type Config struct {
 	// Audit gets a line of JSON for every request that changes or runs something
 	// or is refused; nil is for none.
 	Audit io.Writer
+	// Spans makes spans of requests; nil is for none.
+	Spans trace.TracerProvider
 	// Collectors are figures beside those of the transport itself.
 	Collectors []prometheus.Collector
 	// Hosts are names by which clients call the server, besides localhost and
@@ -105,7 +108,7 @@ func (t *Transport) ServeHTTP(w http.ResponseWriter, r *http.Request) { t.handle
 func (t *Transport) services() map[string]http.Handler {
 	s := t.config.Services.complete()
 	options := []connect.HandlerOption{
-		connect.WithInterceptors(t.finish(), t.audit, t.admit(), t.idempotent()),
+		connect.WithInterceptors(t.traced(), t.finish(), t.audit, t.admit(), t.idempotent()),
 		connect.WithReadMaxBytes(t.bounds.Message),
 		// Most answers are small and the client is near, and what is large is a
 		// file: compressing it costs more time than it saves.

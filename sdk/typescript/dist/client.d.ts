@@ -2,7 +2,7 @@
 import type { AgentOptions } from "node:https";
 import type { Change, Codebase, Event, ExposedPort, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, Snapshot, Stats } from "./models.js";
 import { ExecResult } from "./models.js";
-import { type Body, type Json } from "./wire.js";
+import { type Body, type Json, type Traceparent } from "./wire.js";
 /**
  * A string runs under bash, or sh where there is no bash; a list is a program
  * with its arguments, and no shell is between.
@@ -71,6 +71,11 @@ export interface ClientOptions {
     token?: string;
     /** Certificates, for https. */
     tls?: AgentOptions;
+    /**
+     * What requests belong to: a traceparent of W3C Trace Context, or what returns one
+     * for each request. Otherwise it is the current span of a program that uses OpenTelemetry.
+     */
+    traceparent?: Traceparent;
 }
 /** A connection to a server. */
 export declare class SandboxClient {

@@ -18,7 +18,7 @@ export class SandboxClient {
     static async connect(options = {}) {
         const configured = options.address || process.env["BAILEY_ADDRESS"];
         const address = configured || (await embedded.acquire());
-        return new SandboxClient(new Wire(address, options.token || process.env["BAILEY_TOKEN"], options.tls), !configured);
+        return new SandboxClient(new Wire(address, options.token || process.env["BAILEY_TOKEN"], options.tls, options.traceparent), !configured);
     }
     get address() {
         return this.#wire.address;

@@ -5,11 +5,13 @@
 import * as https from "node:https";
 export type Json = Record<string, any>;
 export type Body = string | Uint8Array | AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+/** What requests belong to: a traceparent of W3C Trace Context, or what returns one for each request. */
+export type Traceparent = string | (() => string | undefined);
 /** Connections to one server. */
 export declare class Wire {
     #private;
     readonly address: string;
-    constructor(address: string, token?: string, tls?: https.AgentOptions);
+    constructor(address: string, token?: string, tls?: https.AgentOptions, traceparent?: Traceparent);
     /** Closes connections. */
     close(): void;
     /**

@@ -14,12 +14,14 @@ const attempts = 4;
 export class Wire {
     address;
     #token;
+    #traceparent;
     #agent;
     #base;
     #request;
-    constructor(address, token = "", tls = {}) {
+    constructor(address, token = "", tls = {}, traceparent) {
         this.address = address;
         this.#token = token;
+        this.#traceparent = traceparent;
         const settings = { keepAlive: true, scheduling: "lifo" };
         if (address.startsWith("unix:")) {
             this.#base = { socketPath: address.slice("unix:".length), host: "localhost" };
@@ -141,6 +143,7 @@ export class Wire {
         const sent = { ...headers };
         if (this.#token)
             sent["Authorization"] = `Bearer ${this.#token}`;
+        trace(sent, this.#traceparent);
         const request = this.#request({ ...this.#base, agent: this.#agent, method, path, headers: sent, signal });
         const response = new Promise((resolve, reject) => {
             request.once("response", resolve);
@@ -205,4 +208,21 @@ function lost(error, signal) {
     return new Unavailable(`the server cannot be reached: ${message}`, {
         reason: "connection_lost", remedy: "see whether it runs: baileyd status", retryable: true,
     });
+}
+/**
+ * Says which span a request belongs to: the given one, or the current one of a
+ * program that uses OpenTelemetry, whose parts register themselves under this
+ * symbol.
+ */
+function trace(headers, given) {
+    if (given !== undefined) {
+        const parent = typeof given === "function" ? given() : given;
+        if (parent)
+            headers["traceparent"] = parent;
+        return;
+    }
+    const api = globalThis[Symbol.for("opentelemetry.js.api.1")];
+    if (!api?.propagation || !api.context)
+        return;
+    api.propagation.inject(api.context.active(), headers, { set: (to, key, value) => void (to[key] = value) });
 }

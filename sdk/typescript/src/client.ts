@@ -8,7 +8,7 @@ import * as models from "./models.js";
 import type { Change, Codebase, Event, ExposedPort, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, Snapshot, Stats } from "./models.js";
 import { ExecResult } from "./models.js";
 import { pack } from "./tar.js";
-import { Wire, pause, type Body, type Json } from "./wire.js";
+import { Wire, pause, type Body, type Json, type Traceparent } from "./wire.js";
 
 /**
  * A string runs under bash, or sh where there is no bash; a list is a program
@@ -77,6 +77,11 @@ export interface ClientOptions {
   token?: string;
   /** Certificates, for https. */
   tls?: AgentOptions;
+  /**
+   * What requests belong to: a traceparent of W3C Trace Context, or what returns one
+   * for each request. Otherwise it is the current span of a program that uses OpenTelemetry.
+   */
+  traceparent?: Traceparent;
 }
 
 /** A connection to a server. */
@@ -94,7 +99,7 @@ export class SandboxClient {
   static async connect(options: ClientOptions = {}): Promise<SandboxClient> {
     const configured = options.address || process.env["BAILEY_ADDRESS"];
     const address = configured || (await embedded.acquire());
-    return new SandboxClient(new Wire(address, options.token || process.env["BAILEY_TOKEN"], options.tls), !configured);
+    return new SandboxClient(new Wire(address, options.token || process.env["BAILEY_TOKEN"], options.tls, options.traceparent), !configured);
   }
 
   get address(): string {

@@ -15,19 +15,24 @@ import { BaileyError, Canceled, Unavailable, fromAnswer, type Answer } from "./e
 export type Json = Record<string, any>;
 export type Body = string | Uint8Array | AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
+/** What requests belong to: a traceparent of W3C Trace Context, or what returns one for each request. */
+export type Traceparent = string | (() => string | undefined);
+
 const attempts = 4;
 
 /** Connections to one server. */
 export class Wire {
   readonly address: string;
   readonly #token: string;
+  readonly #traceparent: Traceparent | undefined;
   readonly #agent: http.Agent;
   readonly #base: http.RequestOptions;
   readonly #request: typeof http.request;
 
-  constructor(address: string, token = "", tls: https.AgentOptions = {}) {
+  constructor(address: string, token = "", tls: https.AgentOptions = {}, traceparent?: Traceparent) {
     this.address = address;
     this.#token = token;
+    this.#traceparent = traceparent;
     const settings = { keepAlive: true, scheduling: "lifo" as const };
     if (address.startsWith("unix:")) {
       this.#base = { socketPath: address.slice("unix:".length), host: "localhost" };
@@ -140,6 +145,7 @@ export class Wire {
   #begin(method: string, path: string, headers: http.OutgoingHttpHeaders, signal?: AbortSignal): [http.ClientRequest, Promise<http.IncomingMessage>] {
     const sent: http.OutgoingHttpHeaders = { ...headers };
     if (this.#token) sent["Authorization"] = `Bearer ${this.#token}`;
+    trace(sent, this.#traceparent);
     const request = this.#request({ ...this.#base, agent: this.#agent, method, path, headers: sent, signal });
     const response = new Promise<http.IncomingMessage>((resolve, reject) => {
       request.once("response", resolve);
@@ -204,4 +210,20 @@ function lost(error: unknown, signal?: AbortSignal): BaileyError {
   return new Unavailable(`the server cannot be reached: ${message}`, {
     reason: "connection_lost", remedy: "see whether it runs: baileyd status", retryable: true,
   });
+}
+
+/**
+ * Says which span a request belongs to: the given one, or the current one of a
+ * program that uses OpenTelemetry, whose parts register themselves under this
+ * symbol.
+ */
+function trace(headers: http.OutgoingHttpHeaders, given: Traceparent | undefined): void {
+  if (given !== undefined) {
+    const parent = typeof given === "function" ? given() : given;
+    if (parent) headers["traceparent"] = parent;
+    return;
+  }
+  const api = (globalThis as Json)[Symbol.for("opentelemetry.js.api.1") as unknown as string];
+  if (!api?.propagation || !api.context) return;
+  api.propagation.inject(api.context.active(), headers, { set: (to: Json, key: string, value: string) => void (to[key] = value) });
 }

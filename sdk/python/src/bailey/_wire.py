@@ -12,15 +12,20 @@ import random
 import socket
 import ssl
 import struct
+import sys
 import threading
 import time
 import urllib.parse
 import uuid
-from typing import IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import errors
 
 Body = Union[None, bytes, IO[bytes], Iterable[bytes]]
+
+# What a request belongs to: a ``traceparent`` of W3C Trace Context, or what
+# returns one for each request.
+Traceparent = Union[None, str, Callable[[], Optional[str]]]
 
 _ATTEMPTS = 4
 _CONNECT_TIMEOUT = 10.0
@@ -44,9 +49,12 @@ class _UnixConnection(http.client.HTTPConnection):
 class Wire:
     """Connections to one server. Threads may share it."""
 
-    def __init__(self, address: str, token: Optional[str] = None, context: Optional[ssl.SSLContext] = None) -> None:
+    def __init__(
+        self, address: str, token: Optional[str] = None, context: Optional[ssl.SSLContext] = None, traceparent: Traceparent = None
+    ) -> None:
         self.address = address
         self._token = token
+        self._traceparent = traceparent
         self._context = context
         self._lock = threading.Lock()
         self._idle: List[http.client.HTTPConnection] = []
@@ -154,6 +162,7 @@ class Wire:
         sent = dict(headers)
         if self._token:
             sent["Authorization"] = "Bearer " + self._token
+        _trace(sent, self._traceparent)
         source = None if body is None or isinstance(body, bytes) else _Source(body)
         if source is not None:
             sent["Transfer-Encoding"] = "chunked"
@@ -224,6 +233,20 @@ class _Source:
         except BaseException as error:
             self.failure = error
             raise
+
+
+def _trace(headers: Dict[str, str], given: Traceparent) -> None:
+    """Say which span a request belongs to: the given one, or the current one of a
+    program that uses OpenTelemetry. One that has not imported it has none."""
+    parent = given() if callable(given) else given
+    if parent:
+        headers["traceparent"] = parent
+    elif given is None and "opentelemetry" in sys.modules:
+        try:
+            from opentelemetry import propagate  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            return
+        propagate.inject(headers)
 
 
 def wait(attempt: int) -> None:

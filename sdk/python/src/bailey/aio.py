@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +32,8 @@ def _threads() -> ThreadPoolExecutor:
 
 
 async def _call(function: Callable[..., T], *args: Any, **options: Any) -> T:
-    return await asyncio.get_running_loop().run_in_executor(_threads(), functools.partial(function, *args, **options))
+    context = contextvars.copy_context()  # what is current here, such as a span, is so there
+    return await asyncio.get_running_loop().run_in_executor(_threads(), functools.partial(context.run, function, *args, **options))
 
 
 async def _iterate(iterator: Iterator[T]) -> AsyncIterator[T]:

@@ -9,7 +9,7 @@ import ssl
 from typing import IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
 from . import _embedded, _tar
-from ._wire import Wire, wait
+from ._wire import Traceparent, Wire, wait
 from .errors import BaileyError
 from .models import (
     Change,
@@ -45,11 +45,21 @@ class SandboxClient:
     Without an address it is the one in ``BAILEY_ADDRESS``, and without that a
     server is started that ends with this program. A token is needed on every
     address but a unix socket of one's own; it may be in ``BAILEY_TOKEN``.
+
+    Requests belong to the current span of OpenTelemetry where the program uses
+    that, or to ``traceparent``: a text, or a function that returns one.
     """
 
-    def __init__(self, address: Optional[str] = None, token: Optional[str] = None, *, ssl_context: Optional[ssl.SSLContext] = None) -> None:
+    def __init__(
+        self,
+        address: Optional[str] = None,
+        token: Optional[str] = None,
+        *,
+        ssl_context: Optional[ssl.SSLContext] = None,
+        traceparent: Traceparent = None,
+    ) -> None:
         address = address or os.environ.get("BAILEY_ADDRESS") or _embedded.address()
-        self._wire = Wire(address, token or os.environ.get("BAILEY_TOKEN"), ssl_context)
+        self._wire = Wire(address, token or os.environ.get("BAILEY_TOKEN"), ssl_context, traceparent)
 
     @property
     def address(self) -> str:

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -85,6 +84,9 @@ type Options struct {
 	// changed by the broker itself, and where its threads cannot have a file mode
 	// mask of their own it takes that of the whole program.
 	Alone bool
+	// User is who the command is, if that is another user than this process, which then
+	// is root.
+	User *User
 	// Lead, if not nil, makes every connection: it gets a copy of an address and
 	// the number of the thread that wants to connect to it, and returns a connected
 	// socket to be put in the place of that thread's own. Several threads call it.
@@ -397,7 +399,7 @@ func (b *Broker) newWorker() (*worker, error) {
 		b.together.Store(true)
 	}
 	unix.Umask(0)
-	if err := dropCapabilities(); err != nil {
+	if err := b.options.User.become(); err != nil {
 		return nil, err
 	}
 	return &worker{Broker: b}, nil
@@ -425,18 +427,6 @@ func (b *Broker) newThread() (*worker, error) {
 		return nil, err
 	}
 	return b.newWorker()
-}
-
-// dropCapabilities makes root an owner of files like any other: what the
-// command cannot open, its broker must not.
-func dropCapabilities() error {
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	_, _, errno := unix.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&none)), 0)
-	if errno != 0 {
-		return os.NewSyscallError("capset", errno)
-	}
-	return nil
 }
 
 // worker is one thread that answers.

@@ -362,7 +362,7 @@ func isHarmlessControl(level, kind uint32) bool {
 func (s *sending) run(wait func() bool) bool {
 	for s.ended < len(s.all) {
 		m := s.all[s.ended]
-		size, errno := m.send(s.fd, s.flags|unix.MSG_DONTWAIT)
+		size, errno := s.perform(m, s.flags|unix.MSG_DONTWAIT)
 		if errno == unix.EAGAIN && s.blocks {
 			switch {
 			case wait == nil:
@@ -370,7 +370,7 @@ func (s *sending) run(wait func() bool) bool {
 			case m.target >= 0:
 				// Whether there is room at a place that the socket is not connected to
 				// can be found out only by sending.
-				size, errno = m.send(s.fd, s.flags)
+				size, errno = s.perform(m, s.flags)
 			case wait():
 				continue
 			}
@@ -392,6 +392,12 @@ func (s *sending) advance(m *message, size int) {
 	if len(m.data) == 0 || s.kind.kind != unix.SOCK_STREAM || !s.blocks {
 		s.ended++
 	}
+}
+
+// perform sends a message as the one whose it is: a receiver may ask for that.
+func (s *sending) perform(m *message, flags int) (size int, errno unix.Errno) {
+	s.w.options.User.act(func() { size, errno = m.send(s.fd, flags) })
+	return size, errno
 }
 
 func (m *message) send(fd, flags int) (int, unix.Errno) {

@@ -281,9 +281,10 @@ func (w *worker) reachable(n *notification, path string) (fd int, refused *answe
 // perform connects a socket, and closes our copy of it. What may block is done
 // beside the other calls.
 func (w *worker) perform(n *notification, fd int, connect func() answer) answer {
-	do := func(*worker) answer {
+	do := func(*worker) (a answer) {
 		defer func() { _ = unix.Close(fd) }()
-		return connect()
+		w.options.User.act(func() { a = connect() })
+		return a
 	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil || flags&unix.O_NONBLOCK != 0 {

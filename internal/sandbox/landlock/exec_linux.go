@@ -20,7 +20,7 @@ import (
 func (p *Plan) Exec() error {
 	for _, step := range []func() error{
 		p.limits, p.enter, closeOthers, noNewPrivileges, dropCapabilities,
-		func() error { return restrict(p.abi, p.rules, p.streams, 0) },
+		func() error { return restrict(&Walls{ABI: p.abi, Rules: grants(p.rules), Scopes: scopes}, p.streams) },
 		p.install,
 	} {
 		if err := step(); err != nil {
@@ -89,24 +89,26 @@ const scopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SI
 
 // restrict confines the calling thread to the rules, for good, and takes from it
 // the given rights of the network.
-func restrict(abi int, rules []rule, streams [3]uint64, net uint64) error {
-	handled := native.HandledRights(abi)
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled, Handled_access_net: net, Scoped: scopes}
-	const size = unsafe.Offsetof(attr.Quiet_access_fs) // what interface 6 knows
+func restrict(w *Walls, streams [3]uint64) error {
+	handled := native.HandledRights(w.ABI)
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: handled, Handled_access_net: w.Net, Scoped: w.Scopes}
+	size := unsafe.Sizeof(attr.Handled_access_fs)
+	if w.Net != 0 || w.Scopes != 0 {
+		size = unsafe.Offsetof(attr.Quiet_access_fs) // what interface 6 knows
+	}
 	set, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
 		return failed(native.WallLandlock, "create the landlock ruleset", errno)
 	}
 	defer func() { _ = unix.Close(int(set)) }()
-	for i := range rules {
-		r := &rules[i]
-		fd, err := r.open()
+	for _, g := range w.Rules {
+		fd, err := (&rule{path: g.Path}).open()
 		if err == nil {
-			err = allow(set, fd, r.rights&handled)
+			err = allow(set, fd, g.Rights&handled)
 			_ = unix.Close(fd)
 		}
 		if err != nil {
-			return failed(native.WallLandlock, "landlock rule "+r.path, err)
+			return failed(native.WallLandlock, "landlock rule "+g.Path, err)
 		}
 	}
 	for fd, rights := range streams {
@@ -140,10 +142,7 @@ func allow(set uintptr, fd int, rights uint64) error {
 // install adds the system call filter. It comes last: what it refuses is not
 // needed from here on.
 func (p *Plan) install() error {
-	prog := seccomp.Assemble(p.filter)
-	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0]))}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&fprog)))
-	if errno != 0 {
+	if _, errno := install(seccomp.Assemble(p.filter), 0); errno != 0 {
 		return failed(native.WallSeccomp, "install the system call filter", errno)
 	}
 	return nil

@@ -284,7 +284,7 @@ func confined(t *testing.T, rules []rule, f func()) {
 		runtime.LockOSThread()
 		err := noNewPrivileges()
 		if err == nil {
-			err = restrict(abi, rules, [3]uint64{}, 0)
+			err = restrict(&Walls{ABI: abi, Rules: grants(rules), Scopes: scopes}, [3]uint64{})
 		}
 		if err == nil {
 			f()

@@ -21,21 +21,12 @@ const ChildName = "bailey-become"
 
 // order says what a child is to become.
 type order struct {
-	ABI       int
-	Rules     []granted
+	Walls     Walls
 	Streams   [3]uint64
-	Net       uint64 // rights of the network that nothing grants
-	Filter    []seccomp.Instruction
 	Argv      []string
 	Exec, Env []string
 	Dir       string
 	Rlimits   []spec.Rlimit
-}
-
-// granted is a rule, as it is told.
-type granted struct {
-	Path   string
-	Rights uint64
 }
 
 // Descriptors of a child besides its streams.
@@ -89,14 +80,11 @@ func become() error {
 	if err := wire.Decode(data, &o); err != nil {
 		return err
 	}
-	p := &Plan{spec: &spec.Spec{Argv: o.Argv, Exec: o.Exec, Env: o.Env, Dir: o.Dir, Rlimits: o.Rlimits}, abi: o.ABI, streams: o.Streams}
-	for _, g := range o.Rules {
-		p.rules = append(p.rules, rule{g.Path, g.Rights})
-	}
+	p := &Plan{spec: &spec.Spec{Argv: o.Argv, Exec: o.Exec, Env: o.Env, Dir: o.Dir, Rlimits: o.Rlimits}}
 	for _, step := range []func() error{
 		p.limits, p.enter, closeOthers, noNewPrivileges, dropCapabilities, dieWithParent,
-		func() error { return restrict(p.abi, p.rules, p.streams, o.Net) },
-		func() error { return listen(o.Filter) },
+		func() error { return restrict(&o.Walls, o.Streams) },
+		o.Walls.listen,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -123,10 +111,14 @@ func dieWithParent() error {
 const parentVariable = "BAILEY_PARENT"
 
 // listen installs the filter and hands out the listener.
-func listen(filter []seccomp.Instruction) error {
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
+func (w *Walls) listen() error {
+	if len(w.Filter) == 0 {
+		return nil
+	}
+	// A call that was taken by the broker is not interrupted by signals, or it would be
+	// performed twice.
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+	fd, errno := install(w.Filter, flags)
 	switch errno {
 	case 0:
 	case unix.EBUSY:
@@ -134,8 +126,26 @@ func listen(filter []seccomp.Instruction) error {
 	default:
 		return failed(native.WallSeccomp, "install the system call filter", errno)
 	}
-	err := unix.Sendmsg(fdTell, []byte{tellListener}, unix.UnixRights(int(fd)), nil, 0)
-	return failed(native.WallSeccomp, "hand out the listener", err)
+	if !w.Datagrams {
+		err := unix.Sendmsg(fdTell, []byte{tellListener}, unix.UnixRights(fd), nil, 0)
+		return failed(native.WallSeccomp, "hand out the listener", err)
+	}
+	// Nobody can be asked about this message yet. What lets it through is taken back at
+	// once.
+	if err := unix.Sendmsg(fdTell, []byte{tellListener}, unix.UnixRights(fd), nil, seccomp.HandOut); err != nil {
+		return failed(native.WallSeccomp, "hand out the listener", err)
+	}
+	if _, errno := install(seccomp.Assemble(seccomp.HandedOut()), 0); errno != 0 {
+		return failed(native.WallSeccomp, "install the system call filter", errno)
+	}
+	return nil
+}
+
+// install adds a filter to the calling thread's.
+func install(filter []seccomp.Instruction, flags uintptr) (int, unix.Errno) {
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+	return int(fd), errno
 }
 
 // encode is the order in the form that a child reads.

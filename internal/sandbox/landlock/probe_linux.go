@@ -33,7 +33,7 @@ func powerless(abi int, f func()) (brokered bool, err error) {
 		if err != nil || !brokered {
 			return brokered, err
 		}
-		if err := restrict(abi, nil, [3]uint64{}, 0); err != nil {
+		if err := restrict(&Walls{ABI: abi, Scopes: scopes}, [3]uint64{}); err != nil {
 			return true, err
 		}
 		f()

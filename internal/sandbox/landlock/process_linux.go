@@ -93,17 +93,14 @@ func (a *Alone) order(h *haven) (*order, error) {
 		return nil, err
 	}
 	o := &order{
-		ABI: a.check.abi, Streams: streams, Filter: seccomp.Assemble(a.check.filterAlone()),
+		Walls: Walls{ABI: a.check.abi, Rules: grants(a.check.rules), Scopes: scopes, Filter: seccomp.Assemble(a.check.filterAlone())}, Streams: streams,
 		Argv: a.spec.Argv, Exec: a.spec.Exec, Env: h.environ(a.rename(a.spec.Env), a.home), Dir: a.spec.Dir, Rlimits: a.spec.Rlimits,
 	}
 	if a.spec.Network != spec.NetworkHost {
-		o.Net = netRights
+		o.Walls.Net = netRights
 	}
 	if a.spec.Gate != nil && a.spec.Gate.Transparent {
 		o.Env = spec.WithProxyOptions(o.Env)
-	}
-	for _, r := range a.check.rules {
-		o.Rules = append(o.Rules, granted{r.path, r.rights})
 	}
 	return o, nil
 }

@@ -495,17 +495,9 @@ const lastCapability = 47
 // only the launch itself calls.
 func (l *launcher) filter() {
 	l.begin(WallSeccomp, "install the system call filter", "", "")
-	options := seccomp.Options{Families: families(l.spec.Seccomp.Families)}
-	broker := l.spec.Broker
-	if broker != nil {
-		options.Writes = len(broker.Areas) > 0
-		options.Reads, options.Sockets, options.Execs = broker.Read, !broker.Sockets.All, broker.Commands != nil
-		options.Execs = options.Execs || broker.Read
-		options.Removes, options.Observe = broker.Strict, broker.Observe
-		options.Datagrams = options.Sockets && broker.Sockets.Datagrams
-	}
+	options := filterOptions(l.spec)
 	fprog := l.program(seccomp.New(options))
-	if broker == nil {
+	if l.spec.Broker == nil {
 		l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(0), fprog)
 		return
 	}
@@ -523,6 +515,18 @@ func (l *launcher) filter() {
 	// back at once.
 	l.send(msg, seccomp.HandOut)
 	l.call(unix.SYS_SECCOMP, num(unix.SECCOMP_SET_MODE_FILTER), num(0), l.program(seccomp.HandedOut()))
+}
+
+func filterOptions(s *spec.Spec) seccomp.Options {
+	options := seccomp.Options{Families: families(s.Seccomp.Families)}
+	if broker := s.Broker; broker != nil {
+		options.Writes = len(broker.Areas) > 0
+		options.Reads, options.Sockets, options.Execs = broker.Read, !broker.Sockets.All, broker.Commands != nil
+		options.Execs = options.Execs || broker.Read
+		options.Removes, options.Observe = broker.Strict, broker.Observe
+		options.Datagrams = options.Sockets && broker.Sockets.Datagrams
+	}
+	return options
 }
 
 // program is a filter in the kernel's form.

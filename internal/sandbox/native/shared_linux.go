@@ -5,11 +5,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/seccomp"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // What follows is for package landlock, which carries a Spec out with the walls
-// of this one that need no namespaces.
+// of this one that need no namespaces, and puts them up in containers.
 
 // LandlockABI asks the kernel for its interface; 0 means Landlock is missing.
 func LandlockABI() (int, unix.Errno) { return landlockABI() }
@@ -25,6 +26,20 @@ func Rights(r *spec.LandlockRule) uint64 { return rightsOf(r) }
 func StreamRights(s *spec.Spec, streams [3]*os.File, abi int) ([3]uint64, error) {
 	return checkStreams(s, streams, abi)
 }
+
+// StreamRight are the rights to open one stream again.
+func StreamRight(fd int) (uint64, error) { return streamRights(fd) }
+
+// Scopes are what stays within, as far as an interface knows it.
+func Scopes(l *spec.Landlock, abi int) uint64 {
+	if abi < 6 {
+		return 0
+	}
+	return scopesOf(l)
+}
+
+// FilterOptions are what the filter of a Spec asks its broker, and which sockets it allows.
+func FilterOptions(s *spec.Spec) seccomp.Options { return filterOptions(s) }
 
 // Families are the numbers of socket families.
 func Families(names []string) []uint32 { return families(names) }

@@ -376,7 +376,7 @@ const (
 func TestChild(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv(killAt))
 	if err != nil {
-		t.Skip("runs in a process of its own")
+		return // nobody is to be killed
 	}
 	d, err := delta.At(os.Getenv(killIn)).Open("w", delta.Write)
 	if err != nil {

@@ -279,7 +279,7 @@ func TestLayersCountTogether(t *testing.T) {
 func TestPatchIsWhatGitApplies(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		t.Skip("needs git")
+		t.Fatal(err)
 	}
 	b := newBench(t, sourceLines...)
 	b.write(deltaLines...)

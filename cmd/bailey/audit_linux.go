@@ -53,7 +53,15 @@ func (r *request) audit() (probe.Report, int) {
 	if err := m.Initialize(); err != nil {
 		return nil, fail(err)
 	}
-	s, err := m.Compile(probe.Argv())
+	w, err := dryWorkspace(m)
+	if err != nil {
+		return nil, fail(err)
+	}
+	defer w.abandon()
+	if w != nil {
+		m.Loaded().Policy.Resources.Disk = nil // what is made must be found, and in memory it is not
+	}
+	s, err := m.CompileOver(probe.Argv(), w.overlay())
 	if err != nil {
 		return nil, fail(err)
 	}

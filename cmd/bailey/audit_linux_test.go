@@ -20,7 +20,9 @@ func lastLine(text string) string {
 func TestAuditEndsWithOneLineThatSaysIt(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces)
 	b := newBench(t)
-	for _, args := range [][]string{{"audit"}, {"-t", "offline", "audit"}, {"audit", "-t", "locked"}} {
+	overlay := b.write("../overlay.jsonc", `{"extends": "default", "workspace": {"mode": "overlay"}, "resources": {"disk": "8M"}}`, 0o644)
+	b.env = append(b.env, "BAILEY_DATA="+filepath.Join(b.home, "data"))
+	for _, args := range [][]string{{"audit"}, {"-t", "offline", "audit"}, {"audit", "-t", "locked"}, {"audit", "-s", overlay}} {
 		got := b.run(args...)
 		var stopped, all int
 		words := strings.Fields(lastLine(got.stdout))
@@ -34,8 +36,10 @@ func TestAuditEndsWithOneLineThatSaysIt(t *testing.T) {
 			t.Errorf("%q: colours, but stdout is no terminal", args)
 		}
 	}
-	if left, err := os.ReadDir(b.dir); err != nil || len(left) > 0 {
-		t.Errorf("left in the project: %v, %v", left, err)
+	for _, dir := range []string{b.dir, b.home + "/data/workspaces", b.home + "/data/tmp"} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %v, %v", dir, left, err)
+		}
 	}
 }
 

@@ -96,7 +96,14 @@ func (l *lesson) begin() error {
 	if err := m.Initialize(); err != nil {
 		return err
 	}
-	if l.base, err = m.Compile(l.argv); err != nil {
+	over, err := supposedOverlay(m)
+	if err != nil {
+		return err
+	}
+	if over != nil && l.learn.write {
+		return errors.New("learn --write changes files, and the policy keeps changes in an overlay; leave --write away")
+	}
+	if l.base, err = m.CompileOver(l.argv, over); err != nil {
 		return err
 	}
 	if v := judgeTyped(m.Loaded().Policy, l.argv); !v.Allowed {
@@ -188,6 +195,7 @@ func (l *lesson) permissive() (*spec.Spec, error) {
 		return nil, err
 	}
 	c.Overrides = given
+	c.Overrides.Workspace.Mode = new("direct") // nothing is written anyway
 	add := &c.Overrides.Filesystem
 	everything := false
 	add.DefaultDenyRead = &everything
@@ -407,7 +415,12 @@ func (l *lesson) prove() int {
 	if err := m.Initialize(); err != nil {
 		return fail(err)
 	}
-	s, err := m.Compile(l.argv)
+	w, err := dryWorkspace(m)
+	if err != nil {
+		return fail(err)
+	}
+	defer w.abandon()
+	s, err := m.CompileOver(l.argv, w.overlay())
 	if err != nil {
 		return fail(fmt.Errorf("the proposal: %w", err))
 	}

@@ -140,6 +140,22 @@ func TestLearnProves(t *testing.T) {
 	}
 }
 
+func TestLearnWithAnOverlayChangesNothing(t *testing.T) {
+	b := learnBench(t)
+	b.env = append(b.env, "BAILEY_DATA="+filepath.Join(b.home, "data"))
+	file := b.write("../overlay.jsonc", `{"extends": "default", "workspace": {"mode": "overlay"}}`, 0o644)
+	got := b.run("learn", "-s", file, "--prove", "--", "sh", "-c", "echo made >made; cat ~/.config/tool/a")
+	if got.status != 0 || !strings.Contains(got.stdout, `"~/.config/tool/a"`) || !strings.Contains(got.stderr, "proved: the command went through") {
+		t.Errorf("got %+v", got)
+	}
+	for _, dir := range []string{b.dir, b.home + "/data/workspaces", b.home + "/data/tmp"} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %v, %v", dir, left, err)
+		}
+	}
+	b.run("learn", "-s", file, "--write", "--", "true").wantError(t, "leave --write away")
+}
+
 func TestLearnProposesWhatTheDefaultShowsOfACache(t *testing.T) {
 	b := learnBench(t)
 	b.inHome(".npm/_cacache/index", "old\n")

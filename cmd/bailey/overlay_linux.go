@@ -31,6 +31,19 @@ func (r *request) openWorkspace(m *sandbox.Manager) (*workspace, error) {
 	return &workspace{w, r.overlay.name != "", r.overlay.dry}, nil
 }
 
+// dryWorkspace is one that goes with this process, if the policy wants any: for who
+// tries a command, and keeps nothing.
+func dryWorkspace(m *sandbox.Manager) (*workspace, error) {
+	if !m.WantsOverlay() {
+		return nil, nil
+	}
+	w, err := m.OpenWorkspace("", true)
+	if err != nil {
+		return nil, err
+	}
+	return &workspace{w, false, true}, nil
+}
+
 // overlay is what Compile is told of it.
 func (w *workspace) overlay() *spec.Overlay {
 	if w == nil {

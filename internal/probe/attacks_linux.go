@@ -30,14 +30,15 @@ func (c *control) failed(a *audit) string {
 		return c.wrong
 	}
 	c.checked = true
-	switch made := c.seen && exists(c.try.host); {
+	place := a.found(c.try.host)
+	switch made := c.seen && place != ""; {
 	case c.try.out.Errno != 0:
 		c.wrong = c.text + ": " + errnoName(c.try.out.Errno)
 	case c.seen && !made:
 		c.wrong = c.text + ", but the host does not see it"
 	case made:
-		if err := a.remove(c.try.host); err != nil {
-			c.wrong = c.try.host + ": remove it by hand: " + err.Error()
+		if err := a.remove(place); err != nil {
+			c.wrong = place + ": remove it by hand: " + err.Error()
 		}
 	}
 	return c.wrong

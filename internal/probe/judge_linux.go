@@ -138,9 +138,9 @@ func errnoName(n int) string {
 
 // judgeMade looks on the host for what the prober tried to make, and removes it.
 func judgeMade(a *audit, t *try) verdict {
-	if exists(t.host) {
+	if place := a.found(t.host); place != "" {
 		how := "made on the host, and removed again"
-		if err := a.remove(t.host); err != nil {
+		if err := a.remove(place); err != nil {
 			how = "made on the host; remove it by hand: " + err.Error()
 		}
 		return t.reached(a.grantsWrite(t.host), how)
@@ -149,6 +149,21 @@ func judgeMade(a *audit, t *try) verdict {
 		return t.stopped(WallMount, "made in memory, not on the host")
 	}
 	return a.refusal(t)
+}
+
+// found says where on the host something is that the prober made at a path: there,
+// or if changes are kept apart, among those, from where they are applied. It is
+// empty if it is nowhere.
+func (a *audit) found(name string) string {
+	if exists(name) {
+		return name
+	}
+	if over := a.Spec.Overlay; over.Covers(name) {
+		if kept := over.Upper + strings.TrimPrefix(name, over.Source); exists(kept) {
+			return kept
+		}
+	}
+	return ""
 }
 
 // remove removes what the prober made. What does not carry the audit's name must

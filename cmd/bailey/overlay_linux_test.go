@@ -373,6 +373,28 @@ func TestTwoOverlaysDoNotSeeEachOther(t *testing.T) {
 	b.run("ws", "apply", "y").wantError(t, "a command runs in it")
 }
 
+func TestForkOfARunningWorkspace(t *testing.T) {
+	b := newOverlayBench(t)
+	s := b.speaker("-q", "--overlay=keep:one")
+	s.say("echo x >new; echo ONE >a.txt; rm sub/b.txt; echo done")
+	b.run("ws", "fork", "one", "two").want(t, 0, "", "")
+	s.say("echo later >new; echo done")
+	if got := b.run("ws", "diff", "--stat", "two").stdout; got != "M a.txt\nA new\nD sub/b.txt\n" {
+		t.Errorf("the fork differs by %q", got)
+	}
+	b.write("a.txt", "of somebody else\n", 0o644)
+	b.run("ws", "apply", "two").wantError(t, "a.txt was changed")
+	if r := b.run("ws", "apply", "two", "new", "sub/b.txt"); r.status != 0 {
+		t.Errorf("apply: %+v", r)
+	}
+	if got := b.read("new"); got != "x\n" {
+		t.Errorf("the fork has what was written later: %q", got)
+	}
+	if got := s.say("cat new"); got != "later" {
+		t.Errorf("the first has %q", got)
+	}
+}
+
 func TestKilledRunIsKeptAsInterrupted(t *testing.T) {
 	b := newOverlayBench(t)
 	before := b.snapshot()

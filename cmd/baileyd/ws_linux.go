@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -333,6 +334,10 @@ func (w *workspaces) snapshots(args []string) error {
 
 func (w *workspaces) fork(args []string) error {
 	s, err := w.engine(args[0])
+	running := errors.Is(err, delta.ErrBusy) // of such the delta is copied
+	if running {
+		s, err = workspace.Open(w.store)
+	}
 	if err != nil {
 		return err
 	}
@@ -345,15 +350,32 @@ func (w *workspaces) fork(args []string) error {
 		return err
 	}
 	defer d.Close()
-	from, err := w.store.Open(args[0], delta.Read)
+	from, err := w.store.Peek(args[0])
 	if err != nil {
 		return explain(err)
 	}
-	defer from.Close()
 	if err := change.Inherit(d, from); err != nil {
 		return err
 	}
+	if running && snapshot == "" {
+		if err := takeDown(d, from.Record.Started); err != nil {
+			return err
+		}
+	}
 	return d.Keep()
+}
+
+// takeDown notes the state of what a run that has not ended changed, in the
+// directory that it lies on, as is otherwise done at its end: what is later than
+// its beginning is somebody else's change.
+func takeDown(d *delta.Delta, started time.Time) error {
+	d.Record.Started = started
+	c, err := change.Remember(d)
+	if err != nil {
+		return err
+	}
+	c.Close()
+	return nil
 }
 
 func (w *workspaces) rollback(args []string) error {

@@ -266,6 +266,19 @@ func (s Store) look(name string) (Listed, error) {
 	return Listed{Record: d.Record, InUse: d.inUse()}, nil
 }
 
+// Peek returns a workspace that somebody else may hold. Nothing can be done with it
+// but to look: what is in it may change at any time.
+func (s Store) Peek(name string) (*Delta, error) {
+	if err := ValidName(name); err != nil {
+		return nil, err
+	}
+	d := &Delta{store: s, dir: s.workspace(name)}
+	if err := d.load(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return d, nil
+}
+
 // Records returns the records of all workspaces, those of dry runs and of such as
 // are just made included. One that cannot be read is an error.
 func (s Store) Records() ([]Record, error) {

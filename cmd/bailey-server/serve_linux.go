@@ -147,7 +147,7 @@ func (o *options) serve(ctx context.Context, log *slog.Logger, stdout io.Writer)
 	}
 	defer core.close()
 	t, err := transport.New(transport.Config{
-		Services: core.services(), Tokens: token.In(db), Requests: db, Log: log,
+		Services: core.services(), Tokens: token.In(db), Requests: db, Journal: filepath.Join(o.state, "requests"), Log: log,
 		Collectors: core.collectors(), Hosts: o.hosts, Origins: o.origins, Audit: o.audit(), Spans: spans,
 	})
 	if err != nil {

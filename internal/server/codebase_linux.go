@@ -19,6 +19,7 @@ import (
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	"github.com/bailey-sandbox/bailey/internal/store"
 	"github.com/bailey-sandbox/bailey/internal/workspace"
@@ -64,8 +65,14 @@ func (s *Server) CreateCodebase(ctx context.Context, r *baileyv1.CreateCodebaseR
 	if err != nil {
 		return nil, err
 	}
+	id := madeID(ctx, "cb")
+	if once.Again(ctx) {
+		if made, err := s.GetCodebase(ctx, &baileyv1.GetCodebaseRequest{CodebaseId: id}); err == nil {
+			return made, nil
+		}
+	}
 	now := timestamppb.Now()
-	c := &codebase{&store.Record{Kind: store.Codebases, ID: newID("cb")}, nil}
+	c := &codebase{&store.Record{Kind: store.Codebases, ID: id}, nil}
 	c.Codebase = &baileyv1.Codebase{Id: c.record.ID, Name: r.GetName(), Owner: owner, Labels: r.GetLabels(), CreateTime: now, UpdateTime: now}
 	err = c.save()
 	if err == nil {

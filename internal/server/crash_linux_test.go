@@ -30,6 +30,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, serveChild(text))
 		os.Exit(1)
 	}
+	if text := os.Getenv(frailVariable); text != "" {
+		fmt.Fprintln(os.Stderr, serveFrail(text))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 

@@ -17,12 +17,13 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 )
 
 // command translates a request.
-func command(b *box, c *baileyv1.Command) (*keeper.Exec, error) {
-	request := &keeper.Exec{Box: b.id, ID: newID("ex"), Argv: c.GetArgv(), Dir: c.GetCwd(), Timeout: c.GetTimeout().AsDuration()}
+func command(b *box, id string, c *baileyv1.Command) (*keeper.Exec, error) {
+	request := &keeper.Exec{Box: b.id, ID: id, Argv: c.GetArgv(), Dir: c.GetCwd(), Timeout: c.GetTimeout().AsDuration()}
 	switch {
 	case len(c.GetArgv()) > 0 && c.GetShell() != "":
 		return nil, problem.Invalid("command", "it has both argv and shell")
@@ -114,6 +115,11 @@ func (o *output) taken() (data []byte, truncated bool) {
 
 // StartExec implements the API.
 func (s *Server) StartExec(ctx context.Context, r *baileyv1.StartExecRequest) (*baileyv1.Exec, error) {
+	if once.Again(ctx) {
+		if e, err := s.exec(ctx, r.GetSandboxId(), once.First(ctx, "ex")); err == nil {
+			return e.describe(), nil
+		}
+	}
 	e, err := s.begin(ctx, r.GetSandboxId(), r.GetCommand(), false)
 	if err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func (s *Server) begin(ctx context.Context, id string, c *baileyv1.Command, flee
 	if err != nil {
 		return nil, err
 	}
-	request, err := command(b, c)
+	request, err := command(b, madeID(ctx, "ex"), c)
 	if err != nil {
 		return nil, err
 	}

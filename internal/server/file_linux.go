@@ -21,6 +21,7 @@ import (
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	files "github.com/bailey-sandbox/bailey/internal/workspace/tree"
 )
@@ -558,7 +559,28 @@ func (s *Server) MoveFile(ctx context.Context, r *baileyv1.MoveFileRequest) (*ba
 	if err != nil {
 		return nil, err
 	}
-	return s.edit(ctx, r, func(dir *os.File, name string) (*baileyv1.FileInfo, error) { return moveFile(dir, name, next) })
+	return s.edit(ctx, r, func(dir *os.File, name string) (*baileyv1.FileInfo, error) {
+		info, err := moveFile(dir, name, next)
+		if once.Again(ctx) && connect.CodeOf(err) == connect.CodeNotFound {
+			return statMoved(dir, next, err)
+		}
+		return info, err
+	})
+}
+
+// statMoved is what is where an earlier server has moved it, or the error if nothing
+// is.
+func statMoved(dir *os.File, next string, failure error) (*baileyv1.FileInfo, error) {
+	to, last, err := parent(dir, next)
+	if err != nil {
+		return nil, failure
+	}
+	defer to.Close()
+	info, err := describeFile(to, last, next)
+	if err != nil {
+		return nil, failure
+	}
+	return info, nil
 }
 
 func moveFile(dir *os.File, name, next string) (*baileyv1.FileInfo, error) {

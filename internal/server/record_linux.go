@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base32"
 	"errors"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	"github.com/bailey-sandbox/bailey/internal/store"
 )
@@ -23,7 +23,16 @@ import (
 func newID(prefix string) string {
 	var b [15]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return prefix + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
+	return prefix + "-" + once.Text(b[:])
+}
+
+// madeID is the name of something that a request makes: if the request has an
+// idempotency key, the same whenever it is sent.
+func madeID(ctx context.Context, prefix string) string {
+	if id := once.Name(ctx, prefix); id != "" {
+		return id
+	}
+	return newID(prefix)
 }
 
 // kept is a sandbox as it is stored: what it is, and what it was made from.

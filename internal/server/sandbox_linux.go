@@ -15,6 +15,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/store"
@@ -28,6 +29,11 @@ func (s *Server) CreateSandbox(ctx context.Context, r *baileyv1.CreateSandboxReq
 	owner, err := s.mayCreate(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if once.Again(ctx) {
+		if k, err := s.sandbox(ctx, once.First(ctx, "sb")); err == nil {
+			return k.sandbox, nil
+		}
 	}
 	release, err := s.admit(ctx, owner, 1)
 	if err != nil {
@@ -58,7 +64,7 @@ func (s *Server) mayCreate(ctx context.Context, r *baileyv1.CreateSandboxRequest
 }
 
 func (s *Server) create(ctx context.Context, owner string, r *baileyv1.CreateSandboxRequest) (*baileyv1.Sandbox, error) {
-	k := s.newKept(owner, r, !caller.From(ctx).May(caller.Admin))
+	k := s.newKept(ctx, owner, r, !caller.From(ctx).May(caller.Admin))
 	err := s.establish(ctx, k, func(o delta.Options) (*delta.Delta, error) { return s.makeFiles(ctx, r, o) })
 	if err != nil {
 		return nil, err
@@ -67,10 +73,10 @@ func (s *Server) create(ctx context.Context, owner string, r *baileyv1.CreateSan
 }
 
 // newKept is a sandbox that is not there yet.
-func (s *Server) newKept(owner string, r *baileyv1.CreateSandboxRequest, bounded bool) *kept {
+func (s *Server) newKept(ctx context.Context, owner string, r *baileyv1.CreateSandboxRequest, bounded bool) *kept {
 	now := time.Now()
 	sb := &baileyv1.Sandbox{
-		Id: newID("sb"), Name: r.GetName(), Owner: owner, Labels: r.GetLabels(), Runtime: spec.RuntimeNative,
+		Id: madeID(ctx, "sb"), Name: r.GetName(), Owner: owner, Labels: r.GetLabels(), Runtime: spec.RuntimeNative,
 		CodebaseId: r.GetCodebaseId(), Resources: r.GetResources(), CreateTime: timestamppb.New(now),
 		IdleTimeout: r.GetIdleTimeout(), Workspace: workspaceDir, State: baileyv1.SandboxState_SANDBOX_STATE_CREATED,
 	}
@@ -80,11 +86,18 @@ func (s *Server) newKept(owner string, r *baileyv1.CreateSandboxRequest, bounded
 	return &kept{record: &store.Record{Kind: store.Sandboxes, ID: sb.Id}, sandbox: sb, request: r, bounded: bounded}
 }
 
-// establish makes a sandbox, with the layer that it writes to.
+// establish makes a sandbox, with the layer that it writes to, unless an earlier
+// server has made it for the same request.
 func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Options) (*delta.Delta, error)) error {
 	begin, id := time.Now(), k.sandbox.GetId()
 	end := s.turns.take(id)
 	defer end()
+	if once.Again(ctx) {
+		if made, err := s.sandbox(ctx, id); err == nil {
+			*k = *made
+			return nil
+		}
+	}
 	d, err := files(delta.Options{Name: id, Target: workspaceDir})
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 )
 
@@ -158,11 +159,17 @@ func (s *Server) CreateSession(ctx context.Context, r *baileyv1.CreateSessionReq
 	if strings.HasSuffix(program, "/bash") { // which takes a socket for a remote login
 		argv = []string{program, "--norc", "--noprofile", "-c", driver}
 	}
-	request, err := command(b, &baileyv1.Command{Argv: argv, Cwd: r.GetCwd(), Env: r.GetEnv()})
+	id := madeID(ctx, "se")
+	if once.Again(ctx) {
+		if n, err := s.session(ctx, r.GetSandboxId(), id); err == nil {
+			return n.describe(), nil
+		}
+	}
+	request, err := command(b, id, &baileyv1.Command{Argv: argv, Cwd: r.GetCwd(), Env: r.GetEnv()})
 	if err != nil {
 		return nil, err
 	}
-	request.ID, request.Input, request.Tag = newID("se"), keeper.InputSocket, []byte(sessionTag+program)
+	request.Input, request.Tag = keeper.InputSocket, []byte(sessionTag+program)
 	if err := s.enter(b); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	"github.com/bailey-sandbox/bailey/internal/store"
 	"github.com/bailey-sandbox/bailey/internal/workspace"
@@ -79,11 +80,17 @@ func (s *Server) CreateSnapshot(ctx context.Context, r *baileyv1.CreateSnapshotR
 		return nil, err
 	}
 	defer end()
+	id := madeID(ctx, "sn")
+	if once.Again(ctx) {
+		if r, err := s.snapshot(ctx, k.sandbox.GetId(), id); err == nil {
+			return loadSnapshot(r)
+		}
+	}
 	sealed, err := s.seal(k)
 	if err != nil {
 		return nil, err
 	}
-	n := &baileyv1.Snapshot{Id: newID("sn"), Name: r.GetName(), SandboxId: k.sandbox.GetId(), CreateTime: timestamppb.New(sealed.Created)}
+	n := &baileyv1.Snapshot{Id: id, Name: r.GetName(), SandboxId: k.sandbox.GetId(), CreateTime: timestamppb.New(sealed.Created)}
 	if len(sealed.Layers) > 0 {
 		if l, err := s.files.Layer(sealed.Layers[0]); err == nil {
 			n.SizeBytes = l.Bytes
@@ -180,7 +187,7 @@ func (s *Server) ForkSandbox(ctx context.Context, r *baileyv1.ForkSandboxRequest
 	defer release()
 	out := &baileyv1.ForkSandboxResponse{}
 	for range count {
-		fork := s.newKept(k.sandbox.GetOwner(), proto.CloneOf(k.request), k.bounded)
+		fork := s.newKept(ctx, k.sandbox.GetOwner(), proto.CloneOf(k.request), k.bounded)
 		fork.sandbox.Name, fork.sandbox.Labels, fork.sandbox.ParentId = r.GetName(), r.GetLabels(), k.sandbox.GetId()
 		err := s.establish(ctx, fork, func(o delta.Options) (*delta.Delta, error) { return s.files.Fork(k.sandbox.GetId(), from, o) })
 		if err != nil {

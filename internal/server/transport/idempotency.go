@@ -14,7 +14,9 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	rpc "github.com/bailey-sandbox/bailey/api/bailey/v1/baileyv1connect"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
+	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	"github.com/bailey-sandbox/bailey/internal/store"
 )
@@ -30,9 +32,11 @@ const (
 
 // idempotent gives a request that was sent before, with the same key by the same
 // owner, the answer that it got then. Failures are not kept: the same request may
-// be sent again until it succeeds.
+// be sent again until it succeeds. One that an earlier server began and did not
+// end is done again under the names that it had then, so that what was made is
+// found; a command that may have run is not.
 func (t *Transport) idempotent() connect.Interceptor {
-	requests := &requests{store: t.config.Requests, running: map[string]chan struct{}{}}
+	requests := &requests{store: t.config.Requests, journal: t.journal, running: map[string]chan struct{}{}}
 	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 			key := req.Header().Get(keyHeader)
@@ -51,7 +55,8 @@ func (t *Transport) idempotent() connect.Interceptor {
 // requests are those with a key that were answered, in the store, and those that
 // are being answered.
 type requests struct {
-	store store.Store
+	store   store.Store
+	journal *journal
 
 	mu      sync.Mutex
 	running map[string]chan struct{} // closed when the request is over
@@ -83,11 +88,37 @@ func (q *requests) once(ctx context.Context, m method, key string, req connect.A
 	if earlier != nil {
 		return earlier.answer(m, fingerprint)
 	}
-	res, err := next(ctx, req)
+	seed, again, err := q.journal.begin(id)
 	if err != nil {
 		return nil, err
 	}
-	return res, q.keep(ctx, id, owner, fingerprint, res)
+	if again && fleeting[req.Spec().Procedure] {
+		return nil, problem.New(connect.CodeAborted, "outcome_unknown", errors.New("the server ended while it did this request, and what became of it is not known"),
+			problem.Remedy("look what the command has done; to run it again, use a new idempotency key"))
+	}
+	res, err := next(once.With(ctx, seed, again), req)
+	if again && removing[req.Spec().Procedure] && connect.CodeOf(err) == connect.CodeNotFound {
+		res, err = m.replay(nil) // it was removed then
+	}
+	if err == nil {
+		err = q.keep(ctx, id, owner, fingerprint, res)
+	}
+	if over := q.journal.end(id); over != nil {
+		return nil, errors.Join(err, over)
+	}
+	return res, err
+}
+
+// fleeting are commands whose output is nowhere but in the answer.
+var fleeting = map[string]bool{rpc.ExecServiceRunExecProcedure: true, rpc.SessionServiceRunSessionProcedure: true}
+
+// removing are requests after which something is not there.
+var removing = map[string]bool{
+	rpc.CodebaseServiceDeleteCodebaseProcedure: true,
+	rpc.SandboxServiceDestroySandboxProcedure:  true,
+	rpc.SandboxServiceDeleteSnapshotProcedure:  true,
+	rpc.SessionServiceCloseSessionProcedure:    true,
+	rpc.FileServiceRemoveFileProcedure:         true,
 }
 
 // enter waits until no other request with this key is being answered.

@@ -46,6 +46,9 @@ type Config struct {
 	Tokens   Tokens
 	// Requests keeps the answers to requests with an idempotency key.
 	Requests store.Store
+	// Journal is the file of requests with a key that are not over; empty if
+	// none outlives the process.
+	Journal string
 	Log      *slog.Logger
 	// Audit gets a line of JSON for every request that changes or runs something
 	// or is refused; nil is for none.
@@ -77,6 +80,7 @@ type Transport struct {
 	rpc     http.Handler // the Connect handlers, without the outer checks
 	figures *figures
 	audit   *auditor
+	journal *journal
 	drain   drain
 }
 
@@ -90,6 +94,10 @@ func New(c Config) (*Transport, error) {
 	}
 	t := &Transport{config: c, bounds: c.Bounds.orDefault(), figures: newFigures(c.Collectors), audit: &auditor{to: c.Audit, log: c.Log}}
 	t.drain.init()
+	var err error
+	if t.journal, err = openJournal(c.Journal); err != nil {
+		return nil, fmt.Errorf("transport: %w", err)
+	}
 	routes, err := t.routes()
 	if err != nil {
 		return nil, fmt.Errorf("transport: %w", err)

@@ -39,9 +39,9 @@ func TestMain(m *testing.M) {
 
 // order is a request to the child, and its answer.
 type order struct {
-	Number              int
-	Verb, Sandbox, Text string
-	Failed              string
+	Number                        int
+	Verb, Sandbox, Codebase, Text string
+	Failed                        string
 }
 
 // serveChild carries out orders, each as soon as it comes.
@@ -85,7 +85,9 @@ func (s *Server) obey(o *order) (err error) {
 	switch o.Verb {
 	case "create":
 		var sb *baileyv1.Sandbox
-		sb, err = s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{Labels: map[string]string{"client": o.Text}})
+		sb, err = s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{
+			Labels: map[string]string{"client": o.Text}, Source: &baileyv1.CreateSandboxRequest_CodebaseId{CodebaseId: o.Codebase},
+		})
 		o.Sandbox = sb.GetId()
 	case "destroy":
 		_, err = s.DestroySandbox(ann, &baileyv1.DestroySandboxRequest{SandboxId: o.Sandbox})
@@ -95,11 +97,22 @@ func (s *Server) obey(o *order) (err error) {
 		_, err = s.StartSandbox(ann, &baileyv1.StartSandboxRequest{SandboxId: o.Sandbox})
 	case "write":
 		_, err = s.WriteFile(ann, &baileyv1.WriteFileRequest{SandboxId: o.Sandbox, Path: "file", Content: []byte(o.Text)})
+	case "edit":
+		_, err = s.WriteFile(ann, &baileyv1.WriteFileRequest{CodebaseId: o.Codebase, Path: "shared", Content: []byte(o.Text)})
+	case "apply":
+		path := applied(o.Sandbox)
+		_, err = s.WriteFile(ann, &baileyv1.WriteFileRequest{SandboxId: o.Sandbox, Path: path, Content: []byte(o.Text)})
+		if err == nil {
+			_, err = s.ApplySandbox(ann, &baileyv1.ApplySandboxRequest{SandboxId: o.Sandbox, Paths: []string{path}})
+		}
 	case "run":
 		_, err = s.RunExec(ann, &baileyv1.RunExecRequest{SandboxId: o.Sandbox, Command: &baileyv1.Command{Shell: "echo " + o.Text + " >> log"}})
 	}
 	return err
 }
+
+// applied is the file that a sandbox applies to its codebase.
+func applied(id string) string { return "of-" + id }
 
 // child is a server in a process of its own.
 type child struct {
@@ -195,14 +208,20 @@ type model struct {
 	log        []string
 	maybeLog   string
 	maybeGone  bool
+
+	out, nextOut string // as they were applied to the codebase
 }
 
-// client uses sandboxes of its own, at random, until the server is killed.
+// client uses sandboxes and a codebase of its own, at random, until the server is
+// killed.
 type client struct {
 	t     *testing.T
 	name  string
 	boxes []*model
 	count int
+
+	codebase           string
+	shared, nextShared string // a file in it
 }
 
 func (c *client) work(k *child, acknowledged chan<- struct{}) {
@@ -216,7 +235,7 @@ func (c *client) step(k *child) bool {
 	c.count++
 	text := fmt.Sprintf("%s-%d", c.name, c.count)
 	if len(c.boxes) < 2 {
-		o, ok := k.do(order{Verb: "create", Text: c.name})
+		o, ok := k.do(order{Verb: "create", Text: c.name, Codebase: c.codebase})
 		if ok && c.check(o) {
 			c.boxes = append(c.boxes, &model{id: o.Sandbox, running: true})
 		}
@@ -224,7 +243,21 @@ func (c *client) step(k *child) bool {
 	}
 	at := rand.IntN(len(c.boxes))
 	m := c.boxes[at]
-	switch verb := []string{"run", "run", "write", "write", "stop", "destroy"}[rand.IntN(6)]; {
+	switch verb := []string{"run", "run", "write", "write", "edit", "apply", "stop", "destroy"}[rand.IntN(8)]; {
+	case verb == "edit":
+		c.nextShared = text
+		o, ok := k.do(order{Verb: verb, Codebase: c.codebase, Text: text})
+		if ok && c.check(o) {
+			c.shared = text
+		}
+		return ok
+	case verb == "apply":
+		m.nextOut = text
+		o, ok := k.do(order{Verb: verb, Sandbox: m.id, Text: text})
+		if ok && c.check(o) {
+			m.out = text
+		}
+		return ok
 	case verb == "destroy":
 		m.maybeGone = true
 		o, ok := k.do(order{Verb: verb, Sandbox: m.id})
@@ -266,6 +299,7 @@ func (c *client) check(o order) bool {
 // not for what it is.
 func (c *client) compare(s *site) {
 	c.t.Helper()
+	c.shared = c.compareShared(s, "shared", c.shared, c.nextShared)
 	list, err := s.ListSandboxes(ann, &baileyv1.ListSandboxesRequest{Labels: []string{"client=" + c.name}})
 	if err != nil {
 		c.t.Fatal(err)
@@ -296,6 +330,21 @@ func (c *client) compare(s *site) {
 	c.boxes = left
 }
 
+// compareShared looks at a file of the codebase, which is as it was acknowledged or
+// as it was asked for last.
+func (c *client) compareShared(s *site, path, was, next string) string {
+	c.t.Helper()
+	r, err := s.ReadFile(ann, &baileyv1.ReadFileRequest{CodebaseId: c.codebase, Path: path})
+	if connect.CodeOf(err) == connect.CodeNotFound && was == "" {
+		return ""
+	}
+	got := string(r.GetContent())
+	if err != nil || got != was && got != next {
+		c.t.Errorf("%s in %s is %q (%v), and was written as %q", path, c.codebase, got, err, was)
+	}
+	return got
+}
+
 func (c *client) compareOne(s *site, m *model, sb *baileyv1.Sandbox) {
 	c.t.Helper()
 	runs := sb.GetState() == baileyv1.SandboxState_SANDBOX_STATE_RUNNING
@@ -303,6 +352,7 @@ func (c *client) compareOne(s *site, m *model, sb *baileyv1.Sandbox) {
 		c.t.Errorf("%s is %v: %s", m.id, sb.GetState(), sb.GetStateReason())
 	}
 	m.running, m.unsure, m.maybeGone = runs, false, false
+	m.out = c.compareShared(s, applied(m.id), m.out, m.nextOut)
 	if got, err := s.read(m.id, "file"); connect.CodeOf(err) == connect.CodeNotFound && m.file == "" {
 		m.next = ""
 	} else if err != nil || got != m.file && got != m.next {
@@ -329,6 +379,9 @@ func (c *client) compareOne(s *site, m *model, sb *baileyv1.Sandbox) {
 func TestKilledServerLosesNothing(t *testing.T) {
 	s := newSite(t, nil)
 	clients := []*client{{t: t, name: "a"}, {t: t, name: "b"}, {t: t, name: "c"}}
+	for _, c := range clients {
+		c.codebase, c.shared = s.codebaseOf(map[string]string{"shared": "first"}), "first"
+	}
 	for range testenv.Count(4, 500) {
 		s.stop()
 		k := startChild(t, s.config)
@@ -367,6 +420,11 @@ func (s *site) checkOrphans() {
 	for _, r := range page.Records {
 		known[r.ID] = true
 	}
+	s.mu.Lock()
+	for _, v := range s.views { // in which the test has just read
+		known[v.name] = true
+	}
+	s.mu.Unlock()
 	entries, err := os.ReadDir(s.config.Dir + "/data/workspaces")
 	if err != nil {
 		s.t.Fatal(err)
@@ -381,7 +439,7 @@ func (s *site) checkOrphans() {
 		s.t.Fatal(err)
 	}
 	for _, b := range state.Boxes {
-		if !known[b.Name] && !strings.HasPrefix(b.Name, "view-") {
+		if !known[b.Name] {
 			s.t.Errorf("processes of %s", b.Name)
 		}
 	}

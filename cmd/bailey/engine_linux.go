@@ -14,7 +14,7 @@ import (
 func (r *request) handOver(s *spec.Spec) int {
 	switch {
 	case r.monitor:
-		return fail(errors.New("--monitor needs a broker, which the " + s.Runtime + " runtime does not have; use --runtime native"))
+		return fail(errors.New("--monitor is not shown by the " + s.Runtime + " runtime, which tells at the end what was denied; use --runtime native"))
 	case r.stats:
 		return fail(errors.New("--stats is not counted by the " + s.Runtime + " runtime; use --runtime native"))
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -203,13 +204,38 @@ func TestExplainShowsTheImage(t *testing.T) {
 }
 
 func TestDegradedRunsAreNamed(t *testing.T) {
-	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("runc"))
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("runsc"))
 	b := newBench(t)
-	b.run("--runtime", "runc", "--", "true").wantError(t, "filesystem.protectMissing", "--allow-degraded")
-	got := b.run("--runtime", "runc", "--allow-degraded", "--", "sh", "-c", "echo x >.envrc && cat .envrc")
-	if got.status != 0 || got.stdout != "x\n" || !strings.Contains(got.stderr, "degraded: the runc runtime has no broker") {
+	b.env = append(b.env, "PATH="+os.Getenv("PATH")) // where that is
+	b.run("--runtime", "gvisor", "--", "true").wantError(t, "filesystem.protectMissing", "--allow-degraded")
+	got := b.run("--runtime", "gvisor", "--allow-degraded", "--", "sh", "-c", "echo x >.envrc && cat .envrc")
+	if got.status != 0 || got.stdout != "x\n" || !strings.Contains(got.stderr, "degraded: the gvisor runtime has no broker") {
 		t.Errorf("%+v", got)
 	}
-	b.run("--allow-degraded", "--", "true").wantError(t, "--allow-degraded goes with --runtime")
-	b.run("--allow-degraded", "--runtime", "native", "--", "true").wantError(t, "--allow-degraded goes with --runtime")
+	for _, runtime := range [][]string{nil, {"--runtime", "native"}, {"--runtime", "runc"}} {
+		b.run(append(runtime, "--allow-degraded", "--", "true")...).wantError(t, "--allow-degraded goes with --runtime")
+	}
+}
+
+func TestContainersHoldTheDefaultPolicy(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
+	for _, runtime := range []string{"runc", "crun"} {
+		t.Run(runtime, func(t *testing.T) {
+			testenv.Requires(t, testenv.Program(runtime))
+			b := newBench(t)
+			got := b.run("--runtime", runtime, "--", "sh", "-c", "echo x >made && mkdir .vscode; echo x >.envrc")
+			for _, name := range []string{".vscode", ".envrc"} {
+				if !strings.Contains(got.stderr, name+" (protected name)") {
+					t.Errorf("%s was not denied by name: %+v", name, got)
+				}
+			}
+			info, err := os.Stat(filepath.Join(b.dir, "made"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() {
+				t.Errorf("what was made belongs to %d:%d, not to the caller", st.Uid, st.Gid)
+			}
+		})
+	}
 }

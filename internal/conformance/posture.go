@@ -37,7 +37,7 @@ var invariants = []Invariant{
 			"native":   "a root directory of nothing but the grants (mount namespace, `pivot_root`); Landlock with the same grants",
 			"landlock": "Landlock alone; a private home and `/tmp` by their names in the environment",
 			"container": "a bundle's root directory of nothing but the grants, each opened without following links; mounts read-only, `nosuid`, `nodev`, " +
-				"`noexec` where nothing is to be executed",
+				"`noexec` where nothing is to be executed; Landlock with the same grants, which the command puts up before it is executed",
 			"gvisor": "the same mounts, seen through gVisor's own file system; the host's kernel gets no path from the command",
 		},
 		Tests: []string{
@@ -51,7 +51,7 @@ var invariants = []Invariant{
 		Walls: map[string]string{
 			"native":    "mounts that hide or are read-only; the broker, which is asked at each open that a pattern could deny",
 			"landlock":  "no rule of Landlock's for what is denied",
-			"container": "mounts that hide what exists; no broker, so the rest is refused before anything runs",
+			"container": "mounts that hide or are read-only; the broker, outside of the container, which is asked at each open that a pattern could deny",
 			"gvisor":    "mounts that hide what exists; no broker, so the rest is refused before anything runs",
 		},
 		Tests: []string{"escape.TestDeniedPathIsNotRead", "sandbox/oci.TestRefusalsNameThePartOfThePolicy"},
@@ -62,7 +62,7 @@ var invariants = []Invariant{
 		Walls: map[string]string{
 			"native":    "a read-only mount over each, and a mount on every directory above it, which cannot be renamed then; the broker makes what is to be made, and no protected name",
 			"landlock":  "Landlock grants neither writing nor making there; the broker makes what is to be made, and no protected name",
-			"container": "read-only mounts as with native; without a broker, names that do not exist yet are refused by `filesystem.protectMissing`",
+			"container": "read-only mounts as with native; the broker, outside of the container, makes what is to be made, and no protected name",
 			"gvisor":    "read-only mounts as with native; without a broker, names that do not exist yet are refused by `filesystem.protectMissing`",
 		},
 		Tests: []string{"escape.TestProtectedFileIsNotWritten", "escape.TestRenamedParentStaysProtected", "escape.TestExchangedPathStaysProtected"},
@@ -95,7 +95,7 @@ var invariants = []Invariant{
 		Walls: map[string]string{
 			"native":    "the broker decides each connection by the socket's path",
 			"landlock":  "nobody could tell sockets apart, so it is refused",
-			"container": "no socket that could be connected to a path, by seccomp; with `allowAllUnixSockets` what the mounts show",
+			"container": "the broker decides each connection by the socket's path, and makes it as the command's user",
 			"gvisor":    "`--host-uds=none`, and seccomp; with `allowAllUnixSockets` what the mounts show",
 		},
 		Tests: []string{"escape.TestPathnameSocketsOfTheHostAreOutOfReach", "escape.TestSocketOfTheHostInTheProjectIsNotReached", "sandbox/oci.TestTheSocketOfTheGateIsShownOnlyWhereTheSpecSaysSo"},
@@ -106,7 +106,7 @@ var invariants = []Invariant{
 		Walls: map[string]string{
 			"native":    "a process namespace; process 1 cannot be traced or read; Landlock's scope for signals",
 			"landlock":  "Landlock's scope for signals and its rule about tracing",
-			"container": "two process namespaces, one in the other; process 1 has no privileges and cannot be traced",
+			"container": "two process namespaces, one in the other; process 1 has no privileges and cannot be traced; Landlock's scope for signals",
 			"gvisor":    "processes are gVisor's own, and have no number at the host; no `ptrace`",
 		},
 		Tests: []string{"escape.TestProcessesOutsideCannotBeInspected", "escape.TestSignalsDoNotReachTheHost", "sandbox/oci.TestOnlyGvisorHasNoTracers"},
@@ -128,7 +128,7 @@ var invariants = []Invariant{
 		Walls: map[string]string{
 			"native":    "seccomp, with a check of the architecture; calls newer than the filter do not exist",
 			"landlock":  "seccomp, with a check of the architecture; calls newer than the filter do not exist",
-			"container": "the same filter in the runtime's words, compared with the native one on random calls",
+			"container": "the same filter in the runtime's words, compared with the native one on random calls; on top of it the native one itself, which asks the broker",
 			"gvisor":    "gVisor answers the calls itself, and the same filter stands before it (`--oci-seccomp`)",
 		},
 		Tests: []string{"escape.TestKernelInterfacesAreClosed", "seccomp.TestAnotherArchitectureKills", "seccomp.TestDecisionsAgreeWithLibseccomp", "sandbox/oci.TestTranslatedFiltersDecideAsTheNativeOne"},

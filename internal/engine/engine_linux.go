@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	// that would end the command. An engine for which a start takes long gives up then,
 	// with ErrInterrupted, unless the command may run already: then the signal is its.
 	Interrupt int
+	// Report, if not nil, is told of each call that a broker refuses, from several threads.
+	Report func(broker.Denial)
 }
 
 // ErrInterrupted says that a start was given up before the command ran.

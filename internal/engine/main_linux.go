@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/foreground"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
@@ -96,7 +95,7 @@ func receive(args []string) (o Order, err error) {
 type run struct {
 	Order
 	tty   *terminal.Session
-	fold  event.Fold
+	seen  record
 	asked *keeper.Asked // for a sandbox that waits, or nil
 }
 
@@ -112,7 +111,7 @@ func (r *run) carry(e Engine) int {
 	if _, err := native.StreamRights(s, streams, abi); err != nil {
 		return fail(err)
 	}
-	o := Options{Streams: streams}
+	o := Options{Streams: streams, Report: r.seen.denied}
 	var err error
 	if r.tty, err = terminal.Open(streams); err != nil {
 		return fail(err)
@@ -135,7 +134,7 @@ func (r *run) carry(e Engine) int {
 		g.Close()
 		return signals.startFailed(err)
 	}
-	g.Beside(cmd.Pid(), cmd.Listeners(), r.fold.Emit)
+	g.Beside(cmd.Pid(), cmd.Listeners(), r.seen.network)
 	state, expired := foreground.Follow(cmd, signals.forwardTo(cmd), r.tty, cmd.Terminal(), s.TimeoutMillis)
 	g.Close() // it tells what it has still to tell
 	return r.conclude(state, expired)
@@ -171,7 +170,7 @@ func (r *run) start(e Engine, o Options) (Command, error) {
 
 func (r *run) conclude(state native.State, expired bool) int {
 	if !r.Quiet {
-		r.tell(r.fold.Summary())
+		r.tell(r.seen.fold.Summary())
 	}
 	if r.Debug {
 		say("the command ended: " + foreground.Describe(state))

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
 // attacks are started by name: in a sandbox, and for control outside.
@@ -55,7 +56,7 @@ func keep(name string, data []byte) {
 }
 
 // runtimeVariable names the runtime that attacks are tried on, in a run for
-// another than the native one; see TestAttacksFailWithBubblewrapToo.
+// another than the native one; see TestAttacksFailWithOtherRuntimesToo.
 const runtimeVariable = "BAILEY_TEST_RUNTIME"
 
 // box is a home directory with secrets, a project in it, and a sandbox around
@@ -137,8 +138,31 @@ func (b *box) command(argv ...string) *bailey.Cmd {
 // run runs a command in the sandbox to its end. How it ended is shown only.
 func (b *box) run(argv ...string) string {
 	b.t.Helper()
+	if runtime := os.Getenv(runtimeVariable); runtime != "" && runtime != "bwrap" {
+		return b.runBailey(runtime, argv...)
+	}
 	return b.runCmd(b.command(argv...))
 }
+
+// runBailey is run for a runtime that only the command bailey starts.
+func (b *box) runBailey(runtime string, argv ...string) string {
+	b.t.Helper()
+	args := []string{"-q", "--runtime", runtime}
+	if b.policy != "" {
+		args = append(args, "--policy", b.policy)
+	}
+	c := exec.Command(testenv.Binary(b.t, "bailey"), append(append(args, "--"), argv...)...)
+	c.Dir = b.project
+	out, err := c.CombinedOutput()
+	if c.ProcessState == nil || c.ProcessState.ExitCode() == ownStatus {
+		b.t.Fatalf("the attack did not start: %v\n%s", err, out)
+	}
+	b.t.Logf("in the sandbox (%v):\n%s", err, out)
+	return string(out)
+}
+
+// ownStatus is what bailey exits with if there is no command.
+const ownStatus = 125
 
 func (b *box) runCmd(c *bailey.Cmd) string {
 	b.t.Helper()

@@ -93,11 +93,12 @@ const (
 // Runtimes are the names of all that can carry out a Spec. The first needs
 // nothing but the kernel; which of the others work is another question.
 func Runtimes() []string {
-	return append([]string{RuntimeNative, RuntimeLandlock, RuntimeBwrap}, Brokerless()...)
+	return []string{RuntimeNative, RuntimeLandlock, RuntimeBwrap, "runc", "crun", "gvisor", "docker", "docker+runsc"}
 }
 
-// Brokerless are the runtimes under which nobody is asked while the command runs.
-func Brokerless() []string { return []string{"runc", "crun", "gvisor", "docker", "docker+runsc"} }
+// Brokerless are the runtimes under which nobody is asked while the command runs: those of
+// gVisor, whose kernel answers by itself.
+func Brokerless() []string { return []string{"gvisor", "docker+runsc"} }
 
 func is(s *string, want string) bool { return s != nil && *s == want }
 

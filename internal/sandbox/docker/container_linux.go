@@ -19,6 +19,7 @@ import (
 const (
 	orderPath  = "/.bailey-order"
 	statusPath = "/.bailey-status"
+	doorPath   = "/.bailey-door" // a socket, by which the listener of its filter goes out
 )
 
 // Labels by which containers and images of Bailey's are known.
@@ -53,10 +54,7 @@ type restriction struct {
 
 // planFor says what a Spec means for an engine. Dir is where the sources will be.
 func planFor(s *spec.Spec, dir, runtime, owner string, tty bool) (*plan, error) {
-	kind := oci.Runc
-	if runtime == runsc {
-		kind = oci.Gvisor
-	}
+	kind := kindOf(runtime)
 	bundle, sources, err := oci.Compose(s, oci.Options{Dir: dir, Runtime: kind, Identity: identity, Stream: -1})
 	if err != nil {
 		return nil, err
@@ -84,8 +82,22 @@ func planFor(s *spec.Spec, dir, runtime, owner string, tty bool) (*plan, error) 
 	p.addMounts(s, bundle.Mounts)
 	p.add(filepath.Join(dir, "order"), orderPath, "ro", "nosuid", "nodev", "noexec")
 	p.add(filepath.Join(dir, "status"), statusPath, "rw", "nosuid", "nodev", "noexec")
+	if hasDoor(s, kind) {
+		p.add(oci.Door(dir), doorPath, "ro", "nosuid", "nodev", "noexec")
+	}
 	return p, nil
 }
+
+// kindOf is the runtime of an engine, as package oci calls it.
+func kindOf(runtime string) string {
+	if runtime == runsc {
+		return oci.Gvisor
+	}
+	return oci.Runc
+}
+
+// hasDoor says whether the command of a Spec has a filter with a listener.
+func hasDoor(s *spec.Spec, kind string) bool { return s.Broker != nil && oci.HasWalls(kind) }
 
 func user() string {
 	return strconv.Itoa(int(identity.UID)) + ":" + strconv.Itoa(int(identity.GID))

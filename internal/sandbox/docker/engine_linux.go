@@ -12,6 +12,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/engine"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/oci"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/terminal"
 	"github.com/bailey-sandbox/bailey/internal/wire"
@@ -65,6 +66,8 @@ type command struct {
 	guard    int // process, or 0
 	terminal *os.File
 	gate     *os.File // its socket, if the Spec wants one
+	// attendance is the broker, if the Spec wants one.
+	attendance *oci.Attendance
 
 	mu      sync.Mutex
 	control int // socket to the guard; -1 once it has ended
@@ -95,7 +98,7 @@ func (c *command) start(e *Engine, s *spec.Spec, o engine.Options) error {
 	// If the guard is gone, what it has said tells more than this.
 	_, _ = orders.Write(wire.Append(nil, order))
 	_ = orders.Close()
-	return c.begin(o.Interrupt)
+	return c.begin(&order, o)
 }
 
 // openTerminal makes the terminal that stands for the command's, which is in the
@@ -171,11 +174,11 @@ func (e *Engine) variables() []string {
 }
 
 // begin waits until the command runs, or there is a reason why it will not. Where
-// interrupt, if it is not 0, becomes readable before that, there will be none.
-func (c *command) begin(interrupt int) error {
+// Interrupt, if it is not 0, becomes readable before that, there will be none.
+func (c *command) begin(order *order, o engine.Options) error {
 	fds := []unix.PollFd{{Fd: int32(c.control), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}}
-	if interrupt > 0 {
-		fds[1].Fd = int32(interrupt)
+	if o.Interrupt > 0 {
+		fds[1].Fd = int32(o.Interrupt)
 	}
 	for {
 		if _, err := unix.Poll(fds, -1); err != nil {
@@ -195,6 +198,12 @@ func (c *command) begin(interrupt int) error {
 			fds[1].Fd = -1 // from now on it is the command's
 		case said == saysGate && len(rights) == 1:
 			c.gate = os.NewFile(uintptr(rights[0]), "gate")
+		case said == saysAsks && len(rights) == 1 && c.attendance == nil:
+			if err := c.attend(order, rest, rights[0], o); err != nil {
+				return err
+			}
+		case said == saysStarted && c.attendance == nil && hasDoor(&order.Spec, kindOf(order.Runtime)):
+			return errors.New("the command began without the filter that asks the broker")
 		case said == saysStarted:
 			return nil
 		case said == saysNotRun && len(rest) == 8:
@@ -203,6 +212,19 @@ func (c *command) begin(interrupt int) error {
 			return errors.New(string(rest))
 		}
 	}
+}
+
+// attend answers the calls of a container, whose processes are in no user namespace of
+// their own.
+func (c *command) attend(order *order, from []byte, listener int, o engine.Options) error {
+	var sender unix.Ucred
+	if err := wire.Decode(from, &sender); err != nil {
+		_ = unix.Close(listener)
+		return err
+	}
+	var err error
+	c.attendance, err = oci.Attend(&order.Spec, oci.Sender{Ucred: &sender, Shared: true}, listener, uint32(order.Umask), o.Report)
+	return err
 }
 
 // hear takes in what the guard says: a letter, and what belongs to it.
@@ -264,6 +286,7 @@ func (c *command) finish() {
 	}
 	c.control = -1
 	c.mu.Unlock()
+	defer c.attendance.End()
 	if c.guard == 0 {
 		return
 	}

@@ -47,6 +47,7 @@ const (
 	saysFailed  = 'f' // why there is no container
 	saysGate    = 'g' // the gate's socket
 	saysBegun   = 'b' // from here on the command may run
+	saysAsks    = 'l' // who asks the broker, and the listener by which they do
 	saysStarted = 's'
 	saysNotRun  = 'x' // the error: the command could not be executed
 	saysEnded   = 'e' // its wait status; nothing is left of the container
@@ -97,6 +98,7 @@ type keeper struct {
 	signals chan unix.Signal
 	streams *streams
 	ended   client.ContainerWaitResult
+	door    int // the socket by which a listener comes, or 0
 }
 
 func (g *keeper) receive() error {
@@ -174,6 +176,11 @@ func (g *keeper) furnish() error {
 	if g.Terminal == whole {
 		o.First.Stream, o.Termios, o.Size = 0, g.Termios, g.Size
 	}
+	var err error
+	if o.First.Walls, err = oci.WallsOf(&g.Spec, kindOf(g.Runtime)); err != nil {
+		return err
+	}
+	o.First.Door = doorPath
 	if err := g.plan.furnish(g.dir, wire.Append(nil, o)); err != nil {
 		return err
 	}
@@ -185,7 +192,30 @@ func (g *keeper) furnish() error {
 		g.say(saysGate, nil, unix.UnixRights(fd))
 		_ = unix.Close(fd)
 	}
+	if hasDoor(&g.Spec, kindOf(g.Runtime)) {
+		if g.door, err = oci.ListenAtDoor(g.dir); err != nil {
+			return err
+		}
+	}
 	return g.plan.narrow()
+}
+
+// attendDoor hands on the listener that the first process sends, before there is a
+// command. Nobody else is let in.
+func (g *keeper) attendDoor() {
+	conn, _, err := unix.Accept4(g.door, unix.SOCK_CLOEXEC)
+	_ = unix.Close(g.door)
+	if err != nil {
+		return
+	}
+	fd, from, err := oci.ReceiveListener(conn)
+	if err != nil {
+		_ = unix.Close(conn)
+		return
+	}
+	g.say(saysAsks, wire.Append(nil, *from), unix.UnixRights(fd))
+	_ = unix.Close(fd)
+	oci.AnswerDoor(conn)
 }
 
 // start starts the container with somebody at its streams, and somebody who waits for its
@@ -198,6 +228,9 @@ func (g *keeper) start(ctx context.Context) error {
 	g.streams = relay(conn.HijackedResponse, g.Terminal == whole, func() { g.kill(unix.SIGPIPE) })
 	g.ended = g.api.ContainerWait(ctx, g.id, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
 	g.say(saysBegun, nil, nil)
+	if g.door > 0 {
+		go g.attendDoor()
+	}
 	if _, err := g.api.ContainerStart(ctx, g.id, client.ContainerStartOptions{}); err != nil {
 		return fmt.Errorf("start the container: %w", err)
 	}
@@ -242,6 +275,9 @@ func (g *keeper) finish() (oci.Told, error) {
 	g.id = ""
 	g.streams.finish()
 	told, err := g.told()
+	if err == nil && told.Refused != "" {
+		err = errors.New(told.Refused)
+	}
 	if err == nil && !told.Started && told.Failed == 0 {
 		err = errors.New("the container's first process ended before the command began")
 	}

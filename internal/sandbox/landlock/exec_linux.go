@@ -103,6 +103,9 @@ func restrict(w *Walls, streams [3]uint64) error {
 	defer func() { _ = unix.Close(int(set)) }()
 	for _, g := range w.Rules {
 		fd, err := (&rule{path: g.Path}).open()
+		if w.Partial && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES)) {
+			continue // there is nothing to be granted
+		}
 		if err == nil {
 			err = allow(set, fd, g.Rights&handled)
 			_ = unix.Close(fd)

@@ -20,6 +20,8 @@ type Walls struct {
 	Rules  []Grant
 	Scopes uint64
 	Net    uint64 // rights of the network that nothing grants
+	// Partial says that paths of rules may be missing: others made what is there.
+	Partial bool
 	// Filter asks a broker, to whom its listener is handed; without one there is none.
 	Filter []seccomp.Instruction
 	// Datagrams says that the filter asks about messages that are sent, too.
@@ -52,7 +54,7 @@ func WallsOf(s *spec.Spec) (*Walls, error) {
 			Errno: errno, Wall: native.WallLandlock,
 		}
 	}
-	w := &Walls{ABI: abi, Scopes: native.Scopes(&s.Landlock, abi)}
+	w := &Walls{ABI: abi, Scopes: native.Scopes(&s.Landlock, abi), Partial: true}
 	for i := range s.Landlock.Rules {
 		r := &s.Landlock.Rules[i]
 		w.Rules = append(w.Rules, Grant{r.Path, native.Rights(r)})

@@ -46,6 +46,8 @@ func NewBundle(s *spec.Spec, program, platform, group string, serial uint32) (*B
 	if err != nil {
 		return nil, err
 	}
+	// Nobody is there to tell the first process of walls.
+	config.Process.Args[1] = bareWord
 	text, err := json.Marshal(config)
 	if err != nil {
 		return nil, err

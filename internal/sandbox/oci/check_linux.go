@@ -122,6 +122,8 @@ func (k *checker) root() {
 	// A directory of the host that is still open could be reached by one in /proc.
 	k.wants(k.config.Process.Cwd == k.spec.Dir, "process.cwd", "must be the Spec's directory")
 	k.wants(len(k.config.Process.Args) > 0 && k.config.Process.Args[0] == initPath, "process.args", "must begin with the first process")
+	// One that is told of no walls starts a command without, and the filter relies on them.
+	k.wants(!HasWalls(k.runtime) || len(k.config.Process.Args) > 1 && k.config.Process.Args[1] == wallsWord, "process.args", "must have the command put up walls")
 	last := len(k.config.Mounts) - 1
 	k.wants(last >= 0 && k.config.Mounts[last].Destination == initPath, "mounts "+initPath, "must stand last")
 }

@@ -99,6 +99,7 @@ var weakenings = map[string]struct {
 	"ambient":                  {func(c *specs.Spec) { c.Process.Capabilities.Ambient = []string{"CAP_KILL"} }, "capabilities.ambient"},
 	"writable root":            {func(c *specs.Spec) { c.Root.Readonly = false }, "root.readonly"},
 	"the host's root":          {func(c *specs.Spec) { c.Root.Path = "/" }, "root.path"},
+	"no walls of its own":      {func(c *specs.Spec) { c.Process.Args[1] = bareWord }, "process.args"},
 	"another first process":    {func(c *specs.Spec) { c.Process.Args = c.Process.Args[1:] }, "process.args"},
 	"the host's users":         {withoutNamespace(specs.UserNamespace), "a new user namespace"},
 	"the host's processes":     {withoutNamespace(specs.PIDNamespace), "a new pid namespace"},

@@ -137,11 +137,12 @@ func Compose(s *spec.Spec, o Options) (*specs.Spec, []Source, error) {
 	return c, b.sources, nil
 }
 
-// profile is the native filter. No broker stands behind it, so where the Spec does
-// not let every unix socket be reached there are none but connected pairs.
-func profile(s *spec.Spec) seccomp.Profile {
+// profile is the native filter. The command's own asks a broker, on top of this one. Where
+// there is no such filter, and the Spec does not let every unix socket be reached, there
+// are none but connected pairs.
+func profile(s *spec.Spec, walls bool) seccomp.Profile {
 	families := native.Families(s.Seccomp.Families)
-	if allowsUnix(s) {
+	if walls || allowsUnix(s) {
 		return seccomp.New(seccomp.Options{Families: families})
 	}
 	families = slices.DeleteFunc(families, func(f uint32) bool { return f == seccomp.FamilyUnix })
@@ -178,10 +179,14 @@ func (b *builder) process() *specs.Process {
 }
 
 func (b *builder) args() []string {
-	if b.options.Waits {
-		return []string{initPath, waitWord}
+	walls := bareWord
+	if HasWalls(b.options.Runtime) {
+		walls = wallsWord
 	}
-	return initArgs(b.spec, b.options.Stream)
+	if b.options.Waits {
+		return []string{initPath, walls, waitWord}
+	}
+	return initArgs(b.spec, walls, b.options.Stream)
 }
 
 // namespaces are all there are. Without one for the network in the list, runtimes
@@ -359,10 +364,13 @@ func (b *builder) bind(m *spec.Mount) {
 	b.sources = append(b.sources, Source{Name: name, Mount: *m})
 }
 
-// executing says whether programs in a mount can be executed. Landlock holds that in
-// the native runtime; here the mount does.
+// executing says whether programs in a mount can be executed. It is all that holds this
+// where there is no Landlock; where there is, a mount may hold more than what can be.
 func executing(s *spec.Spec, m *spec.Mount) string {
-	if m.Kind == spec.Hide || !slices.ContainsFunc(s.Landlock.Rules, func(r spec.LandlockRule) bool { return r.Execute && spec.Covers(r.Path, m.Target) }) {
+	can := func(r spec.LandlockRule) bool {
+		return r.Execute && (spec.Covers(r.Path, m.Target) || HasWalls(s.Runtime) && !m.File && spec.Covers(m.Target, r.Path))
+	}
+	if m.Kind == spec.Hide || !slices.ContainsFunc(s.Landlock.Rules, can) {
 		return "noexec"
 	}
 	return "exec"

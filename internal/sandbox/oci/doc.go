@@ -14,6 +14,7 @@
 // to be deleted by the runtime, and nothing is on disk.
 //
 // Inside, the first process is this program once more, without any privilege: it
-// passes signals on, reaps orphans, and tells over a pipe how the command stopped or
-// ended, exactly.
+// passes signals on, reaps orphans, and tells over a socket how the command stopped or
+// ended, exactly. Where the host's kernel is the command's, it also has the command put up
+// Landlock and the filter that asks the broker around itself; see HasWalls.
 package oci

@@ -1,11 +1,11 @@
 package oci
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -14,9 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/engine"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/wire"
@@ -109,6 +111,8 @@ type command struct {
 	pidfd   int      // of the guard, if that is another process's child, or -1
 	status  *os.File // what the first process tells
 	streams streams
+	// attendance is the broker, if the Spec wants one.
+	attendance *Attendance
 
 	mu       sync.Mutex
 	control  int // socket to the guard; -1 once it has ended
@@ -126,7 +130,11 @@ func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
 	if o.Terminal != nil && o.Terminal.Size != nil {
 		options.Size = [2]uint16{o.Terminal.Size.Row, o.Terminal.Size.Col}
 	}
-	orders, err := c.spawn(s.Identity, options.Identity, os.Pipe)
+	walls, err := wallsOf(s, r.Name)
+	if err != nil {
+		return err
+	}
+	orders, err := c.spawn(s.Identity, options.Identity)
 	if err != nil {
 		return err
 	}
@@ -136,7 +144,7 @@ func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
 	if err != nil {
 		return err
 	}
-	return c.begin(o.Terminal, gateSocket(s) != "", o.Interrupt)
+	return c.begin(start{spec: s, walls: walls, terminal: o.Terminal, gated: gateSocket(s) != "", interrupt: o.Interrupt, report: o.Report})
 }
 
 // optionsOf are the options that do not depend on the command.
@@ -170,25 +178,30 @@ func instruct(orders *os.File, s *spec.Spec, o Options, r runtimeOrder) error {
 	return nil
 }
 
-// socketStatus is a status descriptor by which the first process is told something, too.
-func socketStatus() (ours, theirs *os.File, err error) {
+// statusSocket is by what the first process tells what happens, and is told something
+// itself. The kernel says with each message who it is.
+func statusSocket() (ours, theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	if err := unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		_, _ = unix.Close(pair[0]), unix.Close(pair[1])
+		return nil, nil, os.NewSyscallError("setsockopt", err)
 	}
 	return os.NewFile(uintptr(pair[0]), "status"), os.NewFile(uintptr(pair[1]), "status"), nil
 }
 
 // spawn starts the guard, in namespaces of its own, and returns where it expects to be
 // told what to do.
-func (c *command) spawn(caller spec.Identity, id Identity, connect func() (ours, theirs *os.File, err error)) (orders *os.File, err error) {
+func (c *command) spawn(caller spec.Identity, id Identity) (orders *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
 	c.control = pair[0]
 	defer func() { _ = unix.Close(pair[1]) }()
-	status, theirs, err := connect()
+	status, theirs, err := statusSocket()
 	if err != nil {
 		return nil, err
 	}
@@ -244,29 +257,45 @@ func guardAttributes(id spec.Identity) *syscall.SysProcAttr {
 	return attr
 }
 
+// start is what begin needs to know.
+type start struct {
+	spec  *spec.Spec
+	walls *landlock.Walls // to be told, or nil
+	waits bool            // no command is to run yet
+
+	terminal  *native.Terminal
+	gated     bool // the gate's socket comes
+	interrupt int  // see engine.Options, or 0
+	report    func(broker.Denial)
+}
+
 // begin waits until the command runs, or a first process that is to wait does. It tells
 // that, often before the runtime has ended; the guard tells what went wrong, and hands over
-// what is served outside. Where interrupt, if it is not 0, becomes readable before the
-// command can have begun, there will be none.
-func (c *command) begin(t *native.Terminal, gated bool, interrupt int) error {
+// what is served outside. Where interrupt becomes readable before the command can have
+// begun, there will be none.
+func (c *command) begin(s start) error {
 	fds := []unix.PollFd{
 		{Fd: int32(c.control), Events: unix.POLLIN}, {Fd: int32(c.status.Fd()), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN},
 	}
-	if interrupt > 0 {
-		fds[2].Fd = int32(interrupt)
+	if s.interrupt > 0 {
+		fds[2].Fd = int32(s.interrupt)
 	}
-	for running := false; !running || c.streams.console && c.terminal == nil || gated && c.gate == nil; {
+	for running := false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil; {
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
 			return os.NewSyscallError("poll", err)
 		}
 		var err error
 		switch {
 		case fds[0].Revents != 0:
-			err = c.hear(t)
+			err = c.hear(s.terminal)
 		case fds[1].Revents != 0:
-			fds[2].Fd = -1 // from now on it is the command's
-			if running, err = c.started(); running {
-				fds[1].Fd = -1
+			var what uint64
+			what, err = c.heed(&s)
+			switch {
+			case what == toldBegun:
+				fds[2].Fd = -1 // from now on it is the command's
+			case what == toldStarted || what == toldWaiting && s.waits:
+				running, fds[1].Fd = true, -1
 			}
 		case fds[2].Revents != 0:
 			err = engine.ErrInterrupted
@@ -276,6 +305,44 @@ func (c *command) begin(t *native.Terminal, gated bool, interrupt int) error {
 		}
 	}
 	return nil
+}
+
+// heed takes in what the first process tells until the command runs.
+func (c *command) heed(s *start) (uint64, error) {
+	what, came, ok := c.read()
+	if !ok {
+		return 0, c.whyNot()
+	}
+	switch {
+	case what&toldFailed != 0:
+		return 0, &native.ExecError{Name: c.name, Errno: unix.Errno(what &^ toldFailed)}
+	case what&toldRefused != 0:
+		return 0, c.readRefusal(int(what &^ toldRefused))
+	case what == toldWaiting && !s.waits:
+		return what, send(int(c.status.Fd()), assignment{Walls: s.walls}, [3]*os.File{})
+	case what == toldListener && s.spec != nil && c.attendance == nil && len(came.fds) == 1:
+		var err error
+		c.attendance, err = Attend(s.spec, Sender{Ucred: came.sender}, came.fds[0], uint32(currentUmask()), s.report)
+		return what, err
+	case what == toldStarted && s.lacksBroker(c.attendance):
+		return 0, errors.New("the command began without the filter that asks the broker")
+	}
+	return what, nil
+}
+
+// lacksBroker says whether nobody attends to a command that needs it.
+func (s *start) lacksBroker(a *Attendance) bool {
+	return a == nil && s.spec != nil && s.spec.Broker != nil && HasWalls(s.spec.Runtime)
+}
+
+// readRefusal reads why a wall could not be put up.
+func (c *command) readRefusal(size int) error {
+	text := make([]byte, min(size, 4096)+toldSize)
+	n, _, err := receive(int(c.status.Fd()), text, nil)
+	if err != nil {
+		return err
+	}
+	return errors.New(string(bytes.TrimRight(text[:n], "\x00")))
 }
 
 // hear takes in what the guard tells: the command's terminal, the gate's socket, or why
@@ -317,18 +384,6 @@ func receive(fd int, text, rights []byte) (n, rn int, err error) {
 	}
 }
 
-// started takes in what the first process tells until the command runs.
-func (c *command) started() (running bool, err error) {
-	what, ok := c.read()
-	switch {
-	case !ok:
-		return false, c.whyNot()
-	case what&toldFailed != 0:
-		return false, &native.ExecError{Name: c.name, Errno: unix.Errno(what &^ toldFailed)}
-	}
-	return what != toldBegun, nil
-}
-
 // whyNot is what the guard has said. If that is nothing, the runtime did its part.
 func (c *command) whyNot() error {
 	text := make([]byte, 64<<10)
@@ -338,16 +393,38 @@ func (c *command) whyNot() error {
 	return errors.New("the sandbox's first process ended before the command began")
 }
 
+// along is what comes with a message.
+type along struct {
+	sender *unix.Ucred
+	fds    []int
+}
+
 // read returns the next that the first process tells, and false when it has ended.
-func (c *command) read() (uint64, bool) {
+func (c *command) read() (what uint64, with along, ok bool) {
 	var buf [toldSize]byte
-	_, err := io.ReadFull(c.status, buf[:])
-	return binary.NativeEndian.Uint64(buf[:]), err == nil
+	oob := make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
+	for at := 0; at < len(buf); {
+		n, rn, err := receive(int(c.status.Fd()), buf[at:], oob)
+		if err != nil || n == 0 {
+			return 0, with, false
+		}
+		messages, _ := unix.ParseSocketControlMessage(oob[:rn]) // the kernel's own
+		for i := range messages {
+			if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
+				with.sender = cred
+			}
+			if fds, err := unix.ParseUnixRights(&messages[i]); err == nil {
+				with.fds = append(with.fds, fds...)
+			}
+		}
+		at += n
+	}
+	return binary.NativeEndian.Uint64(buf[:]), with, true
 }
 
 func (c *command) Wait() native.State {
 	for {
-		what, ok := c.read()
+		what, _, ok := c.read()
 		if !ok {
 			c.finish()
 			return native.State{Killed: true, Wait: unix.WaitStatus(unix.SIGKILL)}
@@ -372,6 +449,7 @@ func (c *command) finish() {
 	c.control = -1
 	c.mu.Unlock()
 	c.endGuard()
+	c.attendance.End()
 	if control >= 0 {
 		_ = unix.Close(control)
 	}

@@ -364,11 +364,12 @@ func (p *place) start(e *Engine, argv ...string) (string, unix.WaitStatus) {
 func TestRefusalsNameThePartOfThePolicy(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces)
 	for _, c := range []struct{ runtime, policy, key string }{
-		{Runc, `{}`, "filesystem.protectMissing"},
-		{Crun, `{"filesystem": {"protectMissing": false, "denyRead": ["**/*.pem"]}}`, "filesystem.denyRead"},
+		{Gvisor, `{}`, "filesystem.protectMissing"},
+		{Gvisor, `{"filesystem": {"protectMissing": false, "denyRead": ["**/*.pem"]}}`, "filesystem.denyRead"},
 		{Runc, `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["example.com"]}}`, "network.allowedDomains"},
-		{Crun, `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["example.com"], "egress": "socket"}}`, "network.egress"},
-		{Crun, `{"filesystem": {"protectMissing": false}, "command": {"deny": ["git push"]}}`, "command"},
+		{Crun, `{"network": {"exposePorts": [8080]}}`, "network.exposePorts"},
+		{Gvisor, `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["example.com"], "egress": "socket"}}`, "network.egress"},
+		{Gvisor, `{"filesystem": {"protectMissing": false}, "command": {"deny": ["git push"]}}`, "command"},
 	} {
 		t.Run(c.key, func(t *testing.T) {
 			var e *Engine

@@ -16,7 +16,7 @@ var harmless = map[string]string{
 	"Process.Terminal":              "the command's terminal is one of the runtime's making",
 	"Process.ConsoleSize":           "a size",
 	"Process.User.Umask":            "the command can set it",
-	"Process.Args[]":                "the first process is held; what it is told is the command",
+	"Process.Args[]":                "the first process and its walls are held; what else it is told is the command",
 	"Process.Args[+]":               "the same",
 	"Linux.Seccomp.DefaultErrnoRet": "which error a refused call gets",
 	"Linux.MaskedPaths[+]":          "one more is hidden",

@@ -73,7 +73,7 @@ func translate(p seccomp.Profile) (*specs.LinuxSeccomp, error) {
 // that clone3 is left to a tracer: without one it answers ENOSYS. And a tracer could
 // put another call in the place of one that was judged. So there are no tracers.
 func filter(s *spec.Spec, runtime string) (*specs.LinuxSeccomp, error) {
-	p := profile(s)
+	p := profile(s, HasWalls(runtime))
 	if runtime != Gvisor {
 		return translate(p)
 	}

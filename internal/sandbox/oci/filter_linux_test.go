@@ -110,7 +110,7 @@ func TestTranslatedFiltersDecideAsTheNativeOne(t *testing.T) {
 }
 
 // profileWithout is that of a Spec that reaches no unix sockets.
-func profileWithout() seccomp.Profile { return profile(example()) }
+func profileWithout() seccomp.Profile { return profile(example(), false) }
 
 func TestEveryCallOfTheFilterHasAName(t *testing.T) {
 	for _, rule := range seccomp.New(seccomp.Options{Families: []uint32{1}}).Rules {

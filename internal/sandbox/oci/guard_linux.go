@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/wire"
 )
@@ -83,6 +84,9 @@ func Become() (status int, is bool) {
 			return 1, true
 		}
 		return f.run(), true
+	case landlock.ChildName:
+		runtime.LockOSThread()
+		return landlock.Become(), true
 	case guardName:
 		return guard(), true
 	}
@@ -155,7 +159,7 @@ func (g *keeper) build(id Identity) error {
 	if err := g.furnish(id, g.receiveOrder); err != nil || !g.Gate {
 		return err
 	}
-	fd, err := listen(stage)
+	fd, err := listen(stage, gateName)
 	if err != nil {
 		return err
 	}

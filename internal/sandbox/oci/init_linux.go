@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/foreground"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -26,14 +28,27 @@ const (
 	toldFailed  = 1 << 33 // plus the error: the command could not be executed
 	toldWaiting = 1 << 34 // it is ready for an assignment
 	toldBegun   = 1 << 35 // from here on the command may run
+	// The listener of the command's filter comes with it.
+	toldListener = 1 << 36
+	// Plus the length of a text that follows, filled up to a multiple of toldSize: why a
+	// wall could not be put up.
+	toldRefused = 1 << 37
 )
 
 const toldSize = 8
 
-// initArgs is the command line of the first process: its name, the stream that is
-// the command's terminal, how many programs to try, these, and the command.
-func initArgs(s *spec.Spec, stream int) []string {
-	args := []string{initPath, strconv.Itoa(stream), strconv.Itoa(len(s.Exec))}
+// Words on the first process's command line: whether it is told of walls that it has the
+// command put up, before which it starts nothing.
+const (
+	wallsWord = "walls"
+	bareWord  = "bare"
+)
+
+// initArgs is the command line of the first process: its name, whether it is told of
+// walls, the stream that is the command's terminal, how many programs to try, these, and
+// the command.
+func initArgs(s *spec.Spec, walls string, stream int) []string {
+	args := []string{initPath, walls, strconv.Itoa(stream), strconv.Itoa(len(s.Exec))}
 	return append(append(args, s.Exec...), s.Argv...)
 }
 
@@ -41,11 +56,16 @@ func initArgs(s *spec.Spec, stream int) []string {
 // no privilege; what it does the command could do as well.
 type first struct {
 	stream int  // descriptor of the command's terminal, or -1
-	waits  bool // for what follows; see await
-	exec   []string
-	argv   []string
-	env    []string
-	dir    string
+	waits  bool // for the command; see await
+	walled bool // there must be walls
+	walls  *landlock.Walls
+	// listen hands out the listener of the command's filter.
+	listen func(fd int) error
+
+	exec []string
+	argv []string
+	env  []string
+	dir  string
 	// relayed says that somebody outside reads the command's streams for whoever
 	// has their other ends, and tells of a broken pipe by its signal.
 	relayed bool
@@ -53,19 +73,25 @@ type first struct {
 }
 
 func parseFirst(args []string) (*first, bool) {
-	if len(args) == 2 && args[1] == waitWord {
-		return &first{stream: -1, waits: true}, true
-	}
-	if len(args) < 3 {
+	if len(args) < 3 || args[1] != wallsWord && args[1] != bareWord {
 		return nil, false
 	}
-	stream, err := strconv.Atoi(args[1])
-	count, err2 := strconv.Atoi(args[2])
-	rest := args[3:]
+	f := &first{stream: -1, walled: args[1] == wallsWord, listen: tellListener}
+	if len(args) == 3 && args[2] == waitWord {
+		f.waits = true
+		return f, true
+	}
+	if len(args) < 4 {
+		return nil, false
+	}
+	stream, err := strconv.Atoi(args[2])
+	count, err2 := strconv.Atoi(args[3])
+	rest := args[4:]
 	if err != nil || err2 != nil || count < 0 || count >= len(rest) {
 		return nil, false
 	}
-	return &first{stream: stream, exec: rest[:count], argv: rest[count:], env: os.Environ()}, true
+	f.stream, f.exec, f.argv, f.env = stream, rest[:count], rest[count:], os.Environ()
+	return f, true
 }
 
 // run starts the command and stays until it has ended. It returns the command's status,
@@ -82,15 +108,14 @@ func (f *first) run() int {
 	if f.stream >= 0 {
 		_ = unix.IoctlSetInt(f.stream, unix.TIOCSCTTY, 0) // and this
 	}
-	if f.waits {
-		if err := f.await(); err != nil {
+	if f.waits || f.walled && f.walls == nil {
+		if err := f.await(); err != nil || f.walled != (f.walls != nil) {
 			return 1 // whoever waits for an answer sees the end of this process
 		}
 	}
 	tell(toldBegun)
 	if err := f.start(); err != nil {
-		tell(toldFailed | uint64(native.ErrnoOf(err)))
-		return foreground.NotFound
+		return tellFailure(err)
 	}
 	tell(toldStarted)
 	// The command's streams are its own: whoever reads them sees their end when the
@@ -110,13 +135,44 @@ func (f *first) run() int {
 	return ws.ExitStatus()
 }
 
-// start tries the programs in order. That one is missing is no reason not to try the
-// next, and neither is one that may not be executed, but then that is the error.
-func (f *first) start() (err error) {
-	attr := &syscall.ProcAttr{Env: f.env, Dir: f.dir, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true}}
-	if f.stream >= 0 {
-		attr.Sys = &syscall.SysProcAttr{Foreground: true, Ctty: f.stream}
+// tellFailure tells why there is no command, and returns the status to exit with.
+func tellFailure(err error) int {
+	var wall *native.LaunchError
+	if !errors.As(err, &wall) {
+		tell(toldFailed | uint64(native.ErrnoOf(err)))
+		return foreground.NotFound
 	}
+	text := wall.Error()
+	tell(toldRefused | uint64(len(text)))
+	padded := append([]byte(text), make([]byte, -len(text)&(toldSize-1))...)
+	_, _ = unix.Write(statusFD, padded)
+	return foreground.Own
+}
+
+// tellListener hands out a listener, and closes it.
+func tellListener(fd int) error {
+	err := unix.Sendmsg(statusFD, binary.NativeEndian.AppendUint64(nil, toldListener), unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL)
+	_ = unix.Close(fd)
+	return os.NewSyscallError("hand out the listener", err)
+}
+
+// start starts the command, behind its walls if there are some.
+func (f *first) start() (err error) {
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	if f.stream >= 0 {
+		attr = &syscall.SysProcAttr{Foreground: true, Ctty: f.stream}
+	}
+	if f.walls == nil {
+		return f.startBare(&syscall.ProcAttr{Env: f.env, Dir: f.dir, Files: []uintptr{0, 1, 2}, Sys: attr})
+	}
+	in := &landlock.Inner{Walls: *f.walls, Exec: f.exec, Argv: f.argv, Env: f.env, Dir: cmp.Or(f.dir, ".")}
+	f.pid, err = in.Start(initPath, [3]uintptr{0, 1, 2}, attr, f.listen)
+	return err
+}
+
+// startBare tries the programs in order. That one is missing is no reason not to try the
+// next, and neither is one that may not be executed, but then that is the error.
+func (f *first) startBare(attr *syscall.ProcAttr) (err error) {
 	err = unix.ENOENT
 	for _, name := range f.exec {
 		var tried error

@@ -2,10 +2,13 @@ package oci
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -36,7 +39,68 @@ func Furnish(dir string, sources []Source, id Identity) error {
 }
 
 // Listen makes the socket of the network gate among the sources of a bundle.
-func Listen(dir string) (int, error) { return listen(dir) }
+func Listen(dir string) (int, error) { return listen(dir, gateName) }
+
+// doorName is, among the sources, the socket by which a listener goes out.
+const doorName = "door"
+
+// Door is where that is in a directory that was furnished.
+func Door(dir string) string { return filepath.Join(dir, sourceName, doorName) }
+
+// ListenAtDoor makes it.
+func ListenAtDoor(dir string) (int, error) { return listen(dir, doorName) }
+
+// WallsOf are the walls that a command under a runtime puts up around itself, or nil.
+func WallsOf(s *spec.Spec, runtime string) (*landlock.Walls, error) { return wallsOf(s, runtime) }
+
+// ReceiveListener takes the listener that the first process sends through the door, and
+// who that is. It must be answered, once whoever attends to it is told: see AnswerDoor.
+func ReceiveListener(conn int) (fd int, from *unix.Ucred, err error) {
+	if from, err = unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED); err != nil {
+		return -1, nil, os.NewSyscallError("getsockopt", err)
+	}
+	rights := make([]byte, unix.CmsgSpace(4))
+	_, rn, err := receive(conn, make([]byte, 1), rights)
+	if err != nil {
+		return -1, nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:rn])
+	if err != nil || len(messages) != 1 {
+		return -1, nil, errors.New("the first process sent no listener")
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return -1, nil, errors.New("the first process sent no listener")
+	}
+	return fds[0], from, nil
+}
+
+// AnswerDoor lets the first process go on.
+func AnswerDoor(conn int) {
+	_, _ = unix.Write(conn, []byte{1}) // it may be gone
+	_ = unix.Close(conn)
+}
+
+// sendThroughDoor hands out a listener, closes it, and waits until that is known where the
+// command's end will be told.
+func sendThroughDoor(door string, fd int) error {
+	defer func() { _ = unix.Close(fd) }()
+	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer func() { _ = unix.Close(conn) }()
+	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: door}); err != nil {
+		return os.NewSyscallError("connect", err)
+	}
+	if err := unix.Sendmsg(conn, []byte{1}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL); err != nil {
+		return os.NewSyscallError("sendmsg", err)
+	}
+	if n, _, err := receive(conn, make([]byte, 1), nil); err != nil || n == 0 {
+		return errors.New("nobody attends to the listener")
+	}
+	return nil
+}
 
 // First is a command for RunFirst.
 type First struct {
@@ -44,6 +108,10 @@ type First struct {
 	Dir             string
 	// Stream is the one that is the command's terminal, or -1.
 	Stream int
+	// Walls are what the command puts up around itself, and Door the socket inside through
+	// which their listener goes out.
+	Walls *landlock.Walls
+	Door  string
 }
 
 // RunFirst is the first process of such a container. It tells what becomes of the
@@ -54,13 +122,17 @@ func RunFirst(status *os.File, c First) int {
 			return 1
 		}
 	}
-	return (&first{stream: c.Stream, exec: c.Exec, argv: c.Argv, env: c.Env, dir: c.Dir, relayed: true}).run()
+	return (&first{
+		stream: c.Stream, exec: c.Exec, argv: c.Argv, env: c.Env, dir: c.Dir, relayed: true,
+		walled: c.Walls != nil, walls: c.Walls, listen: func(fd int) error { return sendThroughDoor(c.Door, fd) },
+	}).run()
 }
 
 // Told is all that a first process has told so far.
 type Told struct {
 	Started bool
 	Failed  unix.Errno // 0, or why the command could not be executed
+	Refused string     // or why a wall could not be put up
 	Ended   bool
 	Wait    unix.WaitStatus // how it ended
 }
@@ -69,6 +141,10 @@ type Told struct {
 func ReadTold(data []byte) (t Told) {
 	for ; len(data) >= toldSize; data = data[toldSize:] {
 		switch what := binary.NativeEndian.Uint64(data); {
+		case what&toldRefused != 0:
+			rest := data[toldSize:]
+			t.Refused = string(rest[:min(int(what&^toldRefused), len(rest))])
+			return t // it is the last
 		case what&toldFailed != 0:
 			t.Failed = unix.Errno(what &^ toldFailed)
 		case what&toldStarted != 0:

@@ -13,8 +13,8 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
-// Refuses names the parts of a Spec that only a broker, the network gate or Landlock
-// could hold, and what the machine does not have.
+// Refuses names the parts of a Spec that the runtime cannot hold, and what the machine does
+// not have.
 func (e *Engine) Refuses(s *spec.Spec) error {
 	if _, err := e.find(); err != nil {
 		return err
@@ -50,18 +50,21 @@ func (r *refusal) refuseWhy(why, reason string) {
 	r.refuse(key, value, reason)
 }
 
-// broker: nobody is asked while the command runs.
+// broker: gVisor answers calls itself, and asks nobody.
 func (r *refusal) broker() {
 	b := r.spec.Broker
 	if b == nil {
 		return
 	}
+	if b.Observe {
+		r.refuse("--monitor", "", "does not tell what a command looks at")
+	}
+	if !r.second {
+		return
+	}
 	const reason = "has no broker, which would have to be asked each time"
 	if b.Commands != nil {
 		r.refuse("command", "", reason)
-	}
-	if b.Observe {
-		r.refuse("--monitor", "", reason)
 	}
 	if len(b.Sockets.Allowed) > 0 && !b.Sockets.All && gateSocket(r.spec) == "" {
 		r.refuse("network.allowUnixSockets", strings.Join(b.Sockets.Allowed, ", "), reason)
@@ -88,14 +91,14 @@ func (r *refusal) broker() {
 	}
 }
 
-// network: it is closed, or the host's, or the gate's by a unix socket. Nobody tells that
-// socket from others.
+// network: it is closed, or the host's, or the gate's by a unix socket. Without a broker
+// nobody tells that socket from others.
 func (r *refusal) network() {
 	switch {
 	case r.spec.Network != spec.NetworkGate:
 	case gateSocket(r.spec) == "":
 		r.refuse("network.allowedDomains", "", "has no ports that lead to the network gate; \"egress\": \"socket\" with \"allowAllUnixSockets\" leads there, and \"*\" is the host's network")
-	case !allowsUnix(r.spec):
+	case r.second && !allowsUnix(r.spec):
 		r.refuse("network.egress", "socket", "cannot tell the gate's socket from others; set \"allowAllUnixSockets\" if there are none in what is granted")
 	}
 	if len(r.spec.Expose) > 0 {
@@ -123,7 +126,7 @@ func (r *refusal) files() {
 	}
 	for _, rule := range r.spec.Landlock.Rules {
 		_, m := r.spec.Access(rule.Path)
-		if rule.Execute && m != nil && m.Target != rule.Path && executing(r.spec, m) == "noexec" {
+		if r.second && rule.Execute && m != nil && m.Target != rule.Path && executing(r.spec, m) == "noexec" {
 			r.refuse("filesystem.allowExecute", rule.Path, "executes from all of "+path.Clean(m.Target)+", or from nothing in it")
 		}
 	}

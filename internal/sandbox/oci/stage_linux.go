@@ -129,14 +129,14 @@ func exchanged(first, guest uint32) []syscall.SysProcIDMap {
 	}
 }
 
-// listen makes the socket of the network gate, which is served outside. Whoever is led
-// to it may connect: the way is the sandbox's mount.
-func listen(dir string) (int, error) {
+// listen makes a socket among the sources that is served outside, such as that of the
+// network gate. Whoever is led to it may connect: the way is the sandbox's mount.
+func listen(dir, name string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
-	at := filepath.Join(dir, sourceName, gateName)
+	at := filepath.Join(dir, sourceName, name)
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: at}); err != nil {
 		return -1, os.NewSyscallError("bind", err)
 	}

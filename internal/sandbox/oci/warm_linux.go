@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/engine"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/wire"
 )
@@ -26,8 +27,16 @@ import (
 // waitWord is the first process's argument if it is to wait.
 const waitWord = "wait"
 
-// assignment is a command for a sandbox that waits.
+// assignment is what a first process is told that waits.
 type assignment struct {
+	// Command is for a sandbox that was built before; its streams come along.
+	Command *assigned
+	// Walls are what the command puts up around itself.
+	Walls *landlock.Walls
+}
+
+// assigned is a command for a sandbox that waits.
+type assigned struct {
 	Exec, Argv, Env []string
 	Dir             string
 	Umask           int
@@ -107,7 +116,7 @@ func (c *command) wait(s *spec.Spec, r runtimeOrder, id Identity) error {
 	c.streams.inner, c.streams.stream = [3]*os.File{null, null, null}, -1
 	o := optionsOf(s, r.Name, id)
 	o.Stream, o.Cgroup, o.Waits = -1, c.group, true
-	orders, err := c.spawn(s.Identity, id, socketStatus)
+	orders, err := c.spawn(s.Identity, id)
 	if err != nil {
 		return err
 	}
@@ -116,7 +125,7 @@ func (c *command) wait(s *spec.Spec, r runtimeOrder, id Identity) error {
 	if err != nil {
 		return err
 	}
-	return c.begin(nil, gateSocket(s) != "", 0)
+	return c.begin(start{gated: gateSocket(s) != "", waits: true})
 }
 
 // Waiting is a sandbox that waits for a command.
@@ -186,7 +195,7 @@ func (e *Engine) Adopt(s *spec.Spec, o engine.Options, w engine.Waiting) (engine
 	if len(w.Files) > 3 {
 		c.gate = w.Files[3]
 	}
-	if err := c.assign(s, o); err != nil {
+	if err := c.assign(e.name, s, o); err != nil {
 		c.finish()
 		_ = c.gate.Close() // which may not be there
 		return nil, err
@@ -195,23 +204,32 @@ func (e *Engine) Adopt(s *spec.Spec, o engine.Options, w engine.Waiting) (engine
 }
 
 // assign gives a sandbox that waits its command.
-func (c *command) assign(s *spec.Spec, o engine.Options) error {
+func (c *command) assign(runtime string, s *spec.Spec, o engine.Options) error {
+	walls, err := wallsOf(s, runtime)
+	if err != nil {
+		return err
+	}
 	if err := c.streams.open(o); err != nil {
 		return err
 	}
-	err := send(int(c.status.Fd()), assignment{Exec: s.Exec, Argv: s.Argv, Env: s.Env, Dir: s.Dir, Umask: currentUmask()}, c.streams.inner)
+	a := assignment{Command: &assigned{Exec: s.Exec, Argv: s.Argv, Env: s.Env, Dir: s.Dir, Umask: currentUmask()}, Walls: walls}
+	err = send(int(c.status.Fd()), a, c.streams.inner)
 	c.streams.started()
 	if err != nil {
 		return fmt.Errorf("tell the sandbox its command: %w", err)
 	}
-	return c.begin(nil, false, o.Interrupt)
+	return c.begin(start{spec: s, interrupt: o.Interrupt, report: o.Report})
 }
 
-// send writes an assignment: its length, itself, and with the first byte the streams.
+// send writes an assignment: its length, itself, and with the first byte the streams of a
+// command.
 func send(to int, a assignment, streams [3]*os.File) error {
 	text := wire.Append(make([]byte, toldSize), a)
 	binary.NativeEndian.PutUint64(text, uint64(len(text)-toldSize))
-	rights := unix.UnixRights(int(streams[0].Fd()), int(streams[1].Fd()), int(streams[2].Fd()))
+	var rights []byte
+	if a.Command != nil {
+		rights = unix.UnixRights(int(streams[0].Fd()), int(streams[1].Fd()), int(streams[2].Fd()))
+	}
 	for len(text) > 0 {
 		n, err := unix.SendmsgN(to, text, rights, nil, unix.MSG_NOSIGNAL)
 		switch {
@@ -249,8 +267,15 @@ func (f *first) await() error {
 	if err := wire.Decode(text, &a); err != nil {
 		return err
 	}
-	f.exec, f.argv, f.env, f.dir = a.Exec, a.Argv, a.Env, a.Dir
-	unix.Umask(a.Umask)
+	f.walls = a.Walls
+	if !f.waits {
+		return nil // it knows its command
+	}
+	if a.Command == nil {
+		return unix.EINVAL
+	}
+	f.exec, f.argv, f.env, f.dir = a.Command.Exec, a.Command.Argv, a.Command.Env, a.Command.Dir
+	unix.Umask(a.Command.Umask)
 	return takeStreams(rights[:rn])
 }
 

@@ -158,7 +158,7 @@ if verb == "create":
         open("/run/begin").read()
         config = json.load(open("/run/config.json"))
         words = config["process"]["args"]
-        argv = words[3 + int(words[2]):]
+        argv = words[4 + int(words[3]):]
         @
         os._exit(0)
     with open(args[args.index("--pid-file") + 1], "w") as f:

@@ -20,5 +20,5 @@ func keep(dir string) error {
 			return nil, err // not a sandbox that is nil
 		}
 		return w, nil
-	})
+	}, nursery.Open)
 }

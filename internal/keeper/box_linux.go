@@ -95,7 +95,7 @@ func (b *box) build(c *conn) error {
 func (b *box) raise(p *Plan, note func(line string)) (err error) {
 	b.spec = &p.Spec
 	b.frame = Key(b.spec.Frame())
-	b.resident, b.gate, err = sandbox.OpenResident(b.spec, native.Options{Report: b.denied, Files: p.Files, View: b.openView}, b.network, b.ask)
+	b.resident, b.gate, err = b.open(p)
 	if err != nil {
 		return err
 	}
@@ -104,6 +104,18 @@ func (b *box) raise(p *Plan, note func(line string)) (err error) {
 		note(line)
 	}
 	return nil
+}
+
+// House builds a sandbox that stays, by a runtime that the Spec names.
+type House func(s *spec.Spec) (*native.Resident, error)
+
+// open has the runtime of a plan build its sandbox.
+func (b *box) open(p *Plan) (*native.Resident, *gate.Gate, error) {
+	ours := b.spec.Runtime == "" || b.spec.Runtime == spec.RuntimeNative || b.spec.Runtime == spec.RuntimeBwrap
+	if house := b.keeper.house; house != nil && !ours {
+		return sandbox.OpenResidentBy(func() (*native.Resident, error) { return house(b.spec) }, b.spec, b.network, b.ask)
+	}
+	return sandbox.OpenResident(b.spec, native.Options{Report: b.denied, Files: p.Files, View: b.openView}, b.network, b.ask)
 }
 
 // network records what the network gate tells. A denial is told to whom it

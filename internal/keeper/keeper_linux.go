@@ -21,6 +21,7 @@ type Keeper struct {
 	listener *os.File
 	audit    event.Audit
 	raise    Raise // or nil
+	house    House // or nil
 	gallery  gallery
 
 	mu      sync.Mutex
@@ -40,8 +41,9 @@ const patience = 300 * time.Millisecond
 
 // Serve keeps sandboxes for the clients of the socket that this process was
 // started with. It returns when there is nothing left to keep. Raise, if not nil,
-// builds those that wait for a command.
-func Serve(site Site, raise Raise) error {
+// builds those that wait for a command, and house those that stay and are not of this
+// package's own runtimes.
+func Serve(site Site, raise Raise, house House) error {
 	if err := unix.SetNonblock(fdListener, true); err != nil {
 		return errors.New("the keeper is started by bailey, when the first resident sandbox is wanted")
 	}
@@ -54,6 +56,7 @@ func Serve(site Site, raise Raise) error {
 		all:      make(map[*box]struct{}),
 		stocks:   make(map[string]*stock),
 		raise:    raise,
+		house:    house,
 		freed:    make(chan struct{}, 1),
 	}
 	k.audit.Dir = event.AuditDir(sandbox.StateHome(home))

@@ -174,9 +174,16 @@ func (k *Keeper) abandon() {
 	k.mu.Unlock()
 	for _, b := range boxes {
 		<-b.ready
-		if b.err == nil {
-			b.resident.Close()
+		if b.err != nil {
+			continue
 		}
+		k.mu.Lock()
+		freezer := k.linked.takeFreezer(b)
+		k.mu.Unlock()
+		if freezer != nil {
+			freezer.Close() // what stands still does not end
+		}
+		b.resident.Close()
 	}
 }
 
@@ -290,7 +297,13 @@ func (k *Keeper) open(o *Open) (any, []*os.File, error) {
 	b.resident.AtEnd(func() { k.lose(b) })
 	close(b.ready)
 	go b.attend()
-	return Standing{Name: b.name, Pid: b.resident.Pid, Since: Moment(b.created.UnixNano()), Ports: b.ports}, nil, nil
+	return b.standing(), nil, nil
+}
+
+// standing is what the server is told of a sandbox that stands.
+func (b *box) standing() Standing {
+	r := b.resident
+	return Standing{Name: b.name, Pid: r.Pid, Since: Moment(b.created.UnixNano()), Ports: b.ports, Owner: r.Owner, Partial: r.Partial}
 }
 
 // lose forgets a sandbox that has ended, with its commands, and says so.
@@ -319,7 +332,9 @@ func (k *Keeper) state(*Name) (any, []*os.File, error) {
 	var s State
 	for b, extra := range k.linked.boxes {
 		if b.resident != nil {
-			s.Boxes = append(s.Boxes, Standing{b.name, b.resident.Pid, Moment(b.created.UnixNano()), extra.freezer != nil, b.leaving, b.ports})
+			st := b.standing()
+			st.Frozen, st.Ending = extra.freezer != nil, b.leaving
+			s.Boxes = append(s.Boxes, st)
 		}
 	}
 	for _, x := range k.linked.execs {
@@ -397,7 +412,7 @@ func (k *Keeper) freeze(f *Freeze) (any, []*os.File, error) {
 	if s == nil || s.freezer != nil {
 		return nil, nil, nil
 	}
-	freezer, err := b.resident.Freeze(func() []int { return inNamespaceOf(b.resident.Pid) })
+	freezer, err := b.resident.Freeze(b.processes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -405,6 +420,16 @@ func (k *Keeper) freeze(f *Freeze) (any, []*os.File, error) {
 	s.freezer = freezer
 	k.mu.Unlock()
 	return nil, nil, nil
+}
+
+// processes are those that must stand still for the sandbox to do so. Of one with a kernel
+// of its own that is this kernel: without it nothing is read or written, and its helpers
+// do not bear to be interrupted.
+func (b *box) processes() []int {
+	if b.resident.Partial {
+		return []int{b.resident.Pid}
+	}
+	return inNamespaceOf(b.resident.Pid)
 }
 
 // inNamespaceOf lists the processes of a sandbox, process 1 included.
@@ -427,7 +452,7 @@ func (k *Keeper) root(r *Root) (any, []*os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	root, err := unix.Open(processes.File(b.resident.Pid, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(b.resident.Root(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the root directory of %s: %w", r.Name, err)
 	}

@@ -145,6 +145,10 @@ type Standing struct {
 	Ending bool // it was asked to end, and has not yet
 	// Ports are those of the host that lead inside, as ADDR:PORT:INSIDE.
 	Ports []string
+	// Owner is the user and group of its commands; 0 if that is the keeper's own.
+	Owner uint32
+	// Partial says that only the workspace can be opened from outside.
+	Partial bool
 }
 
 // State is all that a keeper holds for a server.

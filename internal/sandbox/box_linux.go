@@ -8,6 +8,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/event"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/limits"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/bwrap"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -40,6 +41,15 @@ func (m *Manager) OpenOver(over *spec.Overlay) (*Box, error) {
 // starts when the first connection wants it, for as long as the sandbox stands,
 // and reports what it does. Both report and ask may be nil.
 func OpenResident(s *spec.Spec, o native.Options, report func(*event.Event), ask gate.AskFunc) (*native.Resident, *gate.Gate, error) {
+	open := native.Open
+	if s.Runtime == spec.RuntimeBwrap {
+		open = bwrap.Open
+	}
+	return OpenResidentBy(func() (*native.Resident, error) { return open(s, o) }, s, report, ask)
+}
+
+// OpenResidentBy is OpenResident for a runtime that opens sandboxes by itself.
+func OpenResidentBy(open func() (*native.Resident, error), s *spec.Spec, report func(*event.Event), ask gate.AskFunc) (*native.Resident, *gate.Gate, error) {
 	g, err := gate.Prepare(s)
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +57,7 @@ func OpenResident(s *spec.Spec, o native.Options, report func(*event.Event), ask
 	if g != nil {
 		g.Ask = ask
 	}
-	r, err := native.Open(s, o)
+	r, err := open()
 	if err != nil {
 		g.Close()
 		return nil, nil, err

@@ -20,8 +20,10 @@ import (
 // box is a sandbox that runs.
 type box struct {
 	id, owner string
-	pid       int   // process 1, as the host numbers it
-	output    int64 // bytes that are kept of a command's output
+	pid       int    // process 1, as the host numbers it
+	user      uint32 // of its commands, if that is not the server's own, or 0
+	partial   bool   // only its workspace can be opened
+	output    int64  // bytes that are kept of a command's output
 	idleAfter time.Duration
 
 	mu     sync.Mutex
@@ -85,8 +87,8 @@ func (t *tree) close() {
 
 const usualOutput = 16 << 20
 
-func newBox(k *kept, pid int) *box {
-	b := &box{pid: pid, id: k.sandbox.GetId(), owner: k.sandbox.GetOwner(), output: k.sandbox.GetResources().GetOutputBytes()}
+func newBox(k *kept, st *keeper.Standing) *box {
+	b := &box{pid: st.Pid, user: st.Owner, partial: st.Partial, id: k.sandbox.GetId(), owner: k.sandbox.GetOwner(), output: k.sandbox.GetResources().GetOutputBytes()}
 	if b.output <= 0 {
 		b.output = usualOutput
 	}
@@ -345,7 +347,7 @@ func (s *Server) adopt(ctx context.Context, k *kept, st keeper.Standing, stands 
 		}
 	}
 	if stands {
-		b := newBox(k, st.Pid)
+		b := newBox(k, &st)
 		b.frozen = st.Frozen
 		s.add(b)
 	}

@@ -52,7 +52,10 @@ func command(b *box, id string, c *baileyv1.Command) (*keeper.Exec, error) {
 			return nil, problem.Invalid("command", "an argument has a NUL byte")
 		}
 	}
-	if t := c.GetTerminal(); t != nil {
+	if t := c.GetTerminal(); t != nil && b.partial {
+		return nil, problem.Unimplemented("terminal_unsupported", errors.New("the runtime of this sandbox has no terminals"),
+			problem.About("sandbox_id", b.id), problem.Remedy("run the command without a terminal, or use the runtime native, bwrap, runc or crun"))
+	} else if t != nil {
 		request.Terminal = &native.Terminal{Size: &unix.Winsize{Row: uint16(min(t.GetRows(), 1<<15)), Col: uint16(min(t.GetColumns(), 1<<15))}}
 		request.Env = append(request.Env, "TERM=xterm-256color")
 	} else if len(c.GetStdin()) > 0 || c.GetOpenStdin() {

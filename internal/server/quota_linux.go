@@ -208,7 +208,7 @@ func (s *Server) GetServer(ctx context.Context, _ *baileyv1.GetServerRequest) (*
 	for _, scope := range who.Scopes {
 		out.Scopes = append(out.Scopes, string(scope))
 	}
-	out.Runtimes = []*baileyv1.Runtime{{Name: "native", Available: true}}
+	out.Runtimes = runtimes()
 	s.mu.Lock()
 	out.Draining = s.closing
 	s.mu.Unlock()

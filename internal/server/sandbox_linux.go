@@ -134,13 +134,15 @@ func (s *Server) bringUp(ctx context.Context, k *kept, start bool) error {
 		}
 		sb.Ports = portsOf(standing.Ports)
 		sb.State, sb.StateReason, sb.StartTime = baileyv1.SandboxState_SANDBOX_STATE_RUNNING, "", timestamppb.Now()
-	} else if _, err := s.compiled(k); err != nil {
+	} else if sp, err := s.compiled(k); err != nil {
 		return err
+	} else {
+		sb.Runtime = runtimeOf(sp)
 	}
 	err := k.save()
 	if err == nil {
 		if start {
-			s.add(newBox(k, standing.Pid))
+			s.add(newBox(k, &standing))
 		}
 		err = s.store.Commit(ctx, store.Put(k.record))
 	}
@@ -189,6 +191,7 @@ func (s *Server) raise(k *kept) (st keeper.Standing, err error) {
 	if st, err = remote.Open(k.sandbox.GetId(), sp, 0); err != nil {
 		return st, explain(err)
 	}
+	k.sandbox.Runtime = runtimeOf(sp)
 	return st, nil
 }
 

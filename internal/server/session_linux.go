@@ -537,6 +537,11 @@ func (s *Server) layInput(b *box, data []byte) (*laid, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.partial {
+		return nil, problem.Unimplemented("session_input_unsupported", errors.New("the runtime of this sandbox has no place for the input of a session's command"),
+			problem.Remedy("write the input to a file, and let the command read that; or run the command without a session"))
+	}
+	defer become(b.user)()
 	l := &laid{name: newID(".bailey-input")}
 	if l.dir, err = remote.Root(b.id, inputDir); err != nil {
 		return nil, explain(err)

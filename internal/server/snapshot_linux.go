@@ -61,6 +61,9 @@ func (b *box) freezer() (workspace.Freezer, error) {
 	if frozen {
 		return still{}, nil
 	}
+	if b.partial {
+		return workspace.Process(b.pid), nil // its helpers do not bear to be interrupted
+	}
 	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", b.pid))
 	if err != nil {
 		return nil, failed("sandbox_not_running", errors.New("the sandbox has just ended"), problem.Remedy("try again"))

@@ -32,14 +32,14 @@ var environ = []string{
 }
 
 // bound is what no policy of a client without the scope "admin" can exceed: of
-// files, what Bailey grants by default; of the network, everything public.
-const bound = `{"network": {"allowedDomains": ["*"]}}`
+// files, what Bailey grants by default; of the network, everything public. Which names
+// may come into being in a workspace is its owner's to say.
+const bound = `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["*"]}}`
 
 // compile decides what a sandbox is.
 func compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay) (*spec.Spec, error) {
-	if r.GetRuntime() != "" && r.GetRuntime() != spec.RuntimeNative && r.GetRuntime() != "auto" {
-		return nil, problem.Unimplemented("runtime_unsupported", fmt.Errorf("sandboxes that stay cannot be made with the runtime %q yet", r.GetRuntime()),
-			problem.Remedy("leave runtime empty, or use native"))
+	if err := knownRuntime(r.GetRuntime()); err != nil {
+		return nil, err
 	}
 	texts, err := policyTexts(r)
 	if err != nil {
@@ -59,17 +59,20 @@ func compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay)
 	if err != nil {
 		return nil, refused(err)
 	}
-	// Where loopback leads to the host, a port inside is not where it seems.
-	sp.Inlet = sp.Network.IsOwn() && (sp.Gate == nil || len(sp.Gate.Local) == 0)
-	return sp, nil
+	// Where loopback leads to the host, a port inside is not where it seems; and containers
+	// have no way in.
+	sp.Inlet = hasInlets(sp) && sp.Network.IsOwn() && (sp.Gate == nil || len(sp.Gate.Local) == 0)
+	return sp, held(sp)
 }
 
 // permitted refuses what no bound takes away: whatever is read or run outside the
 // sandbox on behalf of a policy, and where connections leave by. Only who may act
 // for the machine may ask for it.
 func permitted(p *policy.Policy, bounded bool) error {
-	if r := p.Runtime; r != nil && *r != spec.RuntimeNative && *r != "auto" {
-		return problem.Unimplemented("runtime_unsupported", fmt.Errorf("sandboxes that stay cannot be made with the runtime %q yet", *r), problem.Remedy("leave it out of the policy"))
+	if p.Runtime != nil {
+		if err := knownRuntime(*p.Runtime); err != nil {
+			return err
+		}
 	}
 	if !bounded {
 		return nil
@@ -127,6 +130,9 @@ func isPreset(name string) bool {
 
 // overrides are what a request says beside the policy.
 func overrides(r *baileyv1.CreateSandboxRequest) (p policy.Policy) {
+	if name := r.GetRuntime(); name != "" {
+		p.Runtime = &name
+	}
 	l := r.GetResources()
 	if n := l.GetMemoryBytes(); n > 0 {
 		p.Resources.Memory = new(policy.Size)

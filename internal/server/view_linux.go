@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
@@ -32,7 +36,7 @@ func viewName() string { return newID("view") }
 // sandboxTree opens the files of a sandbox of the caller's.
 func (s *Server) sandboxTree(ctx context.Context, id string) (*os.File, func(), error) {
 	if b, err := s.running(ctx, id); err == nil {
-		return s.hang(&b.tree, b.id)
+		return s.hang(&b.tree, b.id, b.user)
 	}
 	end := s.turns.take(id)
 	defer end()
@@ -41,13 +45,22 @@ func (s *Server) sandboxTree(ctx context.Context, id string) (*os.File, func(), 
 		return nil, nil, err
 	}
 	if b, err := s.running(ctx, id); err == nil { // it was started meanwhile
-		return s.hang(&b.tree, b.id)
+		return s.hang(&b.tree, b.id, b.user)
 	}
-	v, err := s.openView(id, false, func() (*spec.Spec, error) { return s.compiled(k) })
+	v, err := s.openView(id, false, func() (*spec.Spec, error) { return s.compiled(asNative(k)) })
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.hang(&v.tree, v.name)
+	return s.hang(&v.tree, v.name, 0)
+}
+
+// asNative is a stored sandbox as the runtime that is always there has it: nothing runs in
+// a view, and where others refuse a policy it holds it.
+func asNative(k *kept) *kept {
+	n := *k
+	n.request = proto.CloneOf(k.request)
+	n.request.Runtime = spec.RuntimeNative
+	return &n
 }
 
 // codebaseTree opens the files of a codebase of the caller's. Nobody can change
@@ -67,11 +80,12 @@ func (s *Server) codebaseTree(ctx context.Context, id string) (*os.File, func(),
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.hang(&v.tree, v.name)
+	return s.hang(&v.tree, v.name, 0)
 }
 
-// hang opens the workspace of something that stands.
-func (s *Server) hang(t *tree, name string) (*os.File, func(), error) {
+// hang opens the workspace of something that stands. Until release, which the same
+// goroutine has to call, what is made there belongs to the user of its commands.
+func (s *Server) hang(t *tree, name string, user uint32) (*os.File, func(), error) {
 	dir, release, err := t.hold(func() (*os.File, error) {
 		remote, err := s.reach()
 		if err != nil {
@@ -82,7 +96,28 @@ func (s *Server) hang(t *tree, name string) (*os.File, func(), error) {
 	if err != nil {
 		return nil, nil, explain(err)
 	}
-	return dir, release, nil
+	end := become(user)
+	return dir, func() { end(); release() }, nil
+}
+
+// become has this thread use files as another user, which is root's to do, until the
+// function that it returns is called by the same goroutine. 0 is the server's own.
+func become(user uint32) (end func()) {
+	if user == 0 {
+		return func() {}
+	}
+	runtime.LockOSThread()
+	setFileUser(int(user), int(user))
+	return func() {
+		setFileUser(os.Geteuid(), os.Getegid())
+		runtime.UnlockOSThread()
+	}
+}
+
+// setFileUser changes whom this thread uses files as. Root may, always.
+func setFileUser(uid, gid int) {
+	_, _ = unix.SetfsgidRetGid(gid)
+	_, _ = unix.SetfsuidRetUid(uid)
 }
 
 // openView finds or makes a view: of a sandbox, by what it is compiled to, or of a
@@ -169,7 +204,7 @@ func (s *Server) changeView(of, name string, change func(dir *os.File) error) er
 	if _, err := remote.Open(name, sp, 0); err != nil {
 		return explain(err)
 	}
-	dir, release, err := s.hang(&v.tree, name)
+	dir, release, err := s.hang(&v.tree, name, 0)
 	if err == nil {
 		err = change(dir)
 		release()

@@ -101,7 +101,8 @@ func (c *compiler) overlay() {
 	}
 	c.spec.Overlay = o
 	c.boundOverlay(o)
-	if c.spec.Runtime != "" && c.spec.Runtime != RuntimeNative {
+	// Those that make sandboxes that stay say by themselves what they cannot hold.
+	if c.spec.Runtime != "" && c.spec.Runtime != RuntimeNative && !c.command.Later {
 		c.reasons = append(c.reasons, o.Refused(c.spec.Runtime))
 	}
 	c.refuseIf(o.Source != c.project, keyOverlay, "overlay",

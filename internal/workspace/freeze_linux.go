@@ -112,6 +112,18 @@ type Sandbox string
 // process may wait for a process of the namespace meanwhile: it would be told of
 // the stops.
 func (n Sandbox) Freeze() (thaw func(), err error) {
+	return (&freezing{namespace: string(n)}).start()
+}
+
+// Process is a process that does everything that is done in a sandbox, as the kernel of
+// gVisor is.
+type Process int
+
+// Freeze is that of Sandbox, for all threads of the process alone.
+func (p Process) Freeze() (thaw func(), err error) { return (&freezing{only: int(p)}).start() }
+
+func (f *freezing) start() (thaw func(), err error) {
+	f.held = make(map[int]unix.Signal)
 	frozen := make(chan error)
 	end := make(chan struct{})
 	ended := make(chan struct{})
@@ -120,7 +132,6 @@ func (n Sandbox) Freeze() (thaw func(), err error) {
 		// Who traces is a thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		f := &freezing{namespace: string(n), held: make(map[int]unix.Signal)}
 		defer f.thaw()
 		frozen <- f.freeze()
 		<-end
@@ -138,6 +149,7 @@ func (n Sandbox) Freeze() (thaw func(), err error) {
 
 type freezing struct {
 	namespace string
+	only      int                 // process, or 0
 	held      map[int]unix.Signal // threads, with the signal that each is about to get
 }
 
@@ -176,6 +188,9 @@ func (f *freezing) inside() []int {
 }
 
 func (f *freezing) isInside(pid int) bool {
+	if f.only != 0 {
+		return pid == f.only
+	}
 	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
 	return err == nil && ns == f.namespace
 }

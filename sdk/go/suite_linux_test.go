@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ type step struct {
 	Labels        []string          `json:"labels"`
 	Snapshot      string            `json:"snapshot"`
 	Count         int               `json:"count"`
+	RefusedBy     map[string]string `json:"refusedBy"`
 	Expect        map[string]any    `json:"expect"`
 }
 
@@ -85,27 +87,52 @@ type play struct {
 	snapshots map[string]*baileyv1.Snapshot
 }
 
+// everyRuntime runs a test for each runtime that the suite must pass with.
+func everyRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
+	for runtime, program := range map[string]string{"native": "", "bwrap": "bwrap", "gvisor": "runsc"} {
+		t.Run(runtime, func(t *testing.T) {
+			if program != "" {
+				testenv.Requires(t, testenv.Program(program))
+			}
+			test(t, runtime)
+		})
+	}
+}
+
+// brokerless is what runtimes without a broker hold.
+const brokerless = `{"filesystem": {"protectMissing": false}}`
+
 func TestGoBehavesAsTheSuiteSays(t *testing.T) {
 	client := connectToOwnServer(t)
-	for _, s := range scenarios(t) {
-		t.Run(s.Name, func(t *testing.T) {
-			p := begin(t, client, s)
-			for _, step := range s.Steps {
-				got := p.step(t.Context(), &step)
-				if s.Optional && got["error"] == "unimplemented" {
-					t.Logf("the server does not do %s", step.Do)
-					return
-				}
-				if _, failed := got["error"]; failed && step.Expect["error"] == nil {
-					t.Fatalf("%s %v: %v", step.Do, step.Command, got)
-				}
-				for key, want := range step.Expect {
-					if !reflect.DeepEqual(normal(t, got[key]), want) {
-						t.Fatalf("%s %v: %s is %#v, want %#v, in %v", step.Do, step.Command, key, got[key], want, got)
-					}
-				}
+	everyRuntime(t, func(t *testing.T, runtime string) {
+		for _, s := range scenarios(t) {
+			t.Run(s.Name, func(t *testing.T) { begin(t, client, s, runtime).play(t, s, runtime) })
+		}
+	})
+}
+
+// play does the steps of a scenario, up to one that is refused as it must be.
+func (p *play) play(t *testing.T, s scenario, runtime string) {
+	for _, step := range s.Steps {
+		got := p.step(t.Context(), &step)
+		if reason := step.RefusedBy[runtime]; reason != "" {
+			if got["error"] != "unimplemented" || got["reason"] != reason {
+				t.Fatalf("%s %v: %v, want it refused for %s", step.Do, step.Command, got, reason)
 			}
-		})
+			return
+		}
+		if s.Optional && got["error"] == "unimplemented" {
+			t.Logf("the server does not do %s", step.Do)
+			return
+		}
+		if _, failed := got["error"]; failed && step.Expect["error"] == nil {
+			t.Fatalf("%s %v: %v", step.Do, step.Command, got)
+		}
+		for key, want := range step.Expect {
+			if !reflect.DeepEqual(normal(t, got[key]), want) {
+				t.Fatalf("%s %v: %s is %#v, want %#v, in %v", step.Do, step.Command, key, got[key], want, got)
+			}
+		}
 	}
 }
 
@@ -113,22 +140,35 @@ func TestPythonBehavesAsTheSuiteSays(t *testing.T) {
 	testenv.Requires(t, testenv.Program("python3"))
 	root := testenv.ModuleRoot(t)
 	// Not through a wrapper that only its owner can execute.
-	runSuite(t, "PYTHONPATH="+filepath.Join(root, "sdk/python/src"), "/usr/bin/python3", "-B", "-m", "unittest", "discover", "-s", filepath.Join(root, "sdk/python/tests"))
+	python := []string{"/usr/bin/python3", "-B", "-m", "unittest", "discover", "-s", filepath.Join(root, "sdk/python/tests")}
+	everyRuntime(t, func(t *testing.T, runtime string) {
+		argv := python
+		if runtime != "native" { // the other tests know nothing of runtimes
+			argv = append(slices.Clone(python), "-p", "test_suite.py")
+		}
+		runSuite(t, []string{"PYTHONPATH=" + filepath.Join(root, "sdk/python/src"), suiteRuntime + runtime}, argv...)
+	})
 }
 
 func TestTypeScriptBehavesAsTheSuiteSays(t *testing.T) {
 	testenv.Requires(t, testenv.Program("node"))
-	runSuite(t, "", "node", "--test", filepath.Join(testenv.ModuleRoot(t), "sdk/typescript/test"))
+	everyRuntime(t, func(t *testing.T, runtime string) {
+		tests := filepath.Join(testenv.ModuleRoot(t), "sdk/typescript/test")
+		if runtime != "native" {
+			tests = filepath.Join(tests, "suite.test.mjs")
+		}
+		runSuite(t, []string{suiteRuntime + runtime}, "node", "--test", tests)
+	})
 }
 
+const suiteRuntime = "BAILEY_SUITE_RUNTIME="
+
 // runSuite runs another language's tests, which start a server themselves.
-func runSuite(t *testing.T, variable string, argv ...string) {
+func runSuite(t *testing.T, variables []string, argv ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	command.Env = append(os.Environ(), "BAILEYD="+testenv.Binary(t, "baileyd"), "BAILEY_ADDRESS=", "BAILEY_TOKEN=")
-	if variable != "" {
-		command.Env = append(command.Env, variable)
-	}
+	command.Env = append(command.Env, variables...)
 	command.Dir = t.TempDir()
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", strings.Join(argv, " "), err, out)
@@ -166,7 +206,7 @@ func scenarios(t *testing.T) []scenario {
 	return all
 }
 
-func begin(t *testing.T, client *Client, s scenario) *play {
+func begin(t *testing.T, client *Client, s scenario, runtime string) *play {
 	t.Helper()
 	p := &play{dir: t.TempDir(), sessions: map[string]*Session{}, processes: map[string]*Process{}, snapshots: map[string]*baileyv1.Snapshot{}}
 	for name, content := range s.Files {
@@ -179,7 +219,10 @@ func begin(t *testing.T, client *Client, s scenario) *play {
 		}
 	}
 	var err error
-	request := &baileyv1.CreateSandboxRequest{Labels: s.Labels}
+	request := &baileyv1.CreateSandboxRequest{Labels: s.Labels, Runtime: runtime}
+	if runtime == "gvisor" {
+		request.Policy = brokerless
+	}
 	if s.Files != nil {
 		p.Sandbox, err = client.FromLocal(t.Context(), p.dir, request)
 	} else {

@@ -27,18 +27,34 @@ func Start(s *spec.Spec, o native.Options) (*native.Process, error) {
 // Begin starts bubblewrap, which then waits for a Spec, under the same terms as
 // native.Begin.
 func Begin(o native.Options) (*native.Embryo, error) {
-	program, err := Program()
+	help, err := helper()
 	if err != nil {
 		return nil, err
 	}
-	return native.BeginIn(o, native.Helper{
+	return native.BeginIn(o, help)
+}
+
+// Open builds a sandbox that stays with the help of bubblewrap, under the same terms
+// as native.Open.
+func Open(s *spec.Spec, o native.Options) (*native.Resident, error) {
+	help, err := helper()
+	if err != nil {
+		return nil, err
+	}
+	return native.OpenIn(s, o, help)
+}
+
+// helper is bubblewrap as package native calls it.
+func helper() (native.Helper, error) {
+	program, err := Program()
+	return native.Helper{
 		Runtime: spec.RuntimeBwrap,
 		Argv:    []string{program, "--args", strconv.Itoa(native.FDOrder), "--", "/proc/self/fd/" + strconv.Itoa(native.FDStage)},
 		Refuses: Refuses,
 		Order: func(s *spec.Spec, outer []spec.Mount) []byte {
 			return []byte(strings.Join(Arguments(s, outer), "\x00") + "\x00")
 		},
-	})
+	}, err
 }
 
 // Program finds bubblewrap in PATH.
@@ -79,9 +95,6 @@ func Refuses(s *spec.Spec) error {
 	var reasons []*spec.Unsupported
 	refuse := func(key, value, reason string) {
 		reasons = append(reasons, &spec.Unsupported{Key: key, Value: value, Reason: "the bwrap runtime " + reason, Fix: "remove it, or use --runtime native"})
-	}
-	if u := s.Overlay.Refused(spec.RuntimeBwrap); u != nil {
-		reasons = append(reasons, u)
 	}
 	if u := s.Rules.Refused(spec.RuntimeBwrap); u != nil {
 		reasons = append(reasons, u)

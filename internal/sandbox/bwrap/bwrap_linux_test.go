@@ -87,7 +87,6 @@ func TestWhatCannotBeHeldIsRefusedByItsKey(t *testing.T) {
 	}{
 		{"", spec.Spec{Limits: &spec.Limits{Memory: 1 << 20}, Expose: []spec.Exposure{{Port: 80, Inside: 8080}}}},
 		{"resources.disk", spec.Spec{Limits: &spec.Limits{Disk: 1 << 20}}},
-		{"workspace.mode", spec.Spec{Overlay: &spec.Overlay{Source: "/p"}}},
 		{"network.exposePorts", spec.Spec{Expose: []spec.Exposure{{Port: 8080, Inside: 80}}}},
 	} {
 		t.Run(test.key, func(t *testing.T) {

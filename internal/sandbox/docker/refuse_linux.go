@@ -30,6 +30,9 @@ func (e *Engine) Refuses(s *spec.Spec) error {
 	defer api.Close()
 	e.version = api.ClientVersion()
 	reasons := oci.Refusals(e.name, s, e.runtime == runsc)
+	if u := s.Overlay.Refused(e.name); u != nil {
+		reasons = append(reasons, u)
+	}
 	reasons = append(reasons, e.devices(s)...)
 	if e.runtime == runsc {
 		more, err := e.second(api, s)

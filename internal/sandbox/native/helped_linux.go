@@ -409,6 +409,7 @@ func (h *helped) build(l *launcher) error {
 	}
 	l.scratchHere()
 	l.gateway()
+	l.layersHere()
 	l.private("/dev/shm", 0o1777)
 	l.mounts(h.inner, nil)
 	l.begin(WallProc, "make read-only", "/proc", "")
@@ -465,6 +466,42 @@ func (l *launcher) scratchHere() {
 }
 
 const scratchPlace = "/dev/pts"
+
+// layerPlace is where a helper shows the layers of an overlay, below a directory that
+// is covered afterwards.
+const layerPlace = "/dev/shm/"
+
+// layerMounts are what a helper has to show for an overlay to be made of it. Upper and
+// work are one mount, as overlayfs wants them.
+func layerMounts(o *spec.Overlay) (list []spec.Mount) {
+	if o == nil {
+		return nil
+	}
+	for i, dir := range o.Lowers {
+		list = append(list, spec.Mount{Kind: spec.Bind, Source: dir, Target: layerPlace + strconv.Itoa(i)})
+	}
+	return append(list, spec.Mount{Kind: spec.Bind, Source: path.Dir(o.Upper), Target: layerPlace + "delta", Write: true})
+}
+
+// layersHere lays the overlay of a Spec over what the helper has shown, of which
+// nothing but the overlay is left.
+func (l *launcher) layersHere() {
+	if l.spec.Overlay == nil {
+		return
+	}
+	shown := layerMounts(l.spec.Overlay)
+	over := *l.spec.Overlay
+	over.Lowers = nil
+	for _, m := range shown[:len(shown)-1] {
+		over.Lowers = append(over.Lowers, m.Target)
+	}
+	delta := shown[len(shown)-1].Target
+	over.Upper, over.Work = path.Join(delta, path.Base(over.Upper)), path.Join(delta, path.Base(over.Work))
+	l.layers(&over)
+	for _, m := range shown {
+		l.call(unix.SYS_UMOUNT2, l.str(m.Target), num(unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
+	}
+}
 
 // settle leaves nothing open and enters the command's directory.
 func (l *launcher) settle(umask cell) {
@@ -544,7 +581,7 @@ func (h *helped) allow(path string, rights uint64) error {
 // hostPath is the path of the host that a path inside shows.
 func hostPath(s *spec.Spec, path string) (string, bool) {
 	_, m := s.Access(path)
-	if m == nil || m.Kind != spec.Bind {
+	if m == nil || m.Kind != spec.Bind || s.Overlay.Covers(m.Source) {
 		return "", false
 	}
 	return m.Source + strings.TrimPrefix(path, m.Target), true
@@ -562,12 +599,15 @@ func Divide(name string, s *spec.Spec) (outer, inner []spec.Mount, err error) {
 			Fix: "remove it, or use --runtime native",
 		})
 	}
+	outer = layerMounts(s.Overlay)
 	for i := range s.Mounts {
 		m := s.Mounts[i]
 		over := coveringMount(s.Mounts[:i], m.Target)
 		within := over != nil && (over.Kind == spec.Private || over.Kind == spec.Bind && over.Write)
 		shows := m.Kind == spec.Bind || m.Kind == spec.Private
 		switch {
+		case shows && s.Overlay.Covers(m.Source):
+			inner = append(inner, m) // taken from there
 		case within && shows && (over.Kind == spec.Private || over.Source+strings.TrimPrefix(m.Target, over.Target) != m.Source):
 			refuse(&m)
 		case within:

@@ -32,6 +32,7 @@ type initParams struct {
 	terminal int      // descriptor of the command's terminal, or -1
 	sigmask  uint64   // the command's blocked signals
 	resident bool     // it waits for requests, and the rest is not used
+	guest    bool     // resident, and started by a container runtime
 }
 
 // Flags of a command, and of process 1.
@@ -39,6 +40,7 @@ const (
 	flagTerminal = 1 << iota // the command has a terminal
 	flagSession              // it is started by a session of its own
 	flagResident             // process 1 waits for requests
+	flagGuest                // it does not end with who started it
 )
 
 // image returns a complete ELF program: headers, parameters, the code of
@@ -58,6 +60,8 @@ func image(p initParams) []byte {
 	par := img[paramsAt:]
 	le.PutUint64(par[0:], uint64(imageBase+table))
 	switch {
+	case p.guest:
+		le.PutUint64(par[8:], flagResident|flagGuest)
 	case p.resident:
 		le.PutUint64(par[8:], flagResident)
 	case p.terminal >= 0:

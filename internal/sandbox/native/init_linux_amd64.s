@@ -43,10 +43,14 @@ TEXT ·initCode(SB), NOSPLIT|NOFRAME, $0
 	SYS(157)
 
 	// Die with the launcher's thread, and notice if it died before this: then
-	// nobody holds the other end of the pipe.
+	// nobody holds the other end of the pipe. What a container runtime has started
+	// outlives that, and dies with its guard.
+	BTL  $3, 8(R13)
+	JCS  bound
 	MOVL $1, DI // PR_SET_PDEATHSIG
 	MOVL $9, SI
 	SYS(157)
+bound:
 	MOVL $3, 0(BX)
 	MOVL $0, 4(BX)
 	MOVQ BX, DI
@@ -226,6 +230,11 @@ die:
 	SYS(231) // exit_group
 
 resident:
+	XORL DI, DI // SIG_BLOCK: a container runtime has blocked nothing
+	LEAQ 40(R13), SI
+	XORL DX, DX
+	MOVL $8, R10
+	SYS(14) // rt_sigprocmask
 	// Waiting for children and for requests at once.
 	MOVQ $0x10000, AX // SIGCHLD
 	MOVQ AX, 64(BX)

@@ -32,9 +32,12 @@ TEXT ·initCode(SB), NOSPLIT|NOFRAME, $0
 	SYS(167)
 
 	// Die with the launcher's thread; see amd64.
+	MOVD 8(R19), R0
+	TBNZ $3, R0, bound
 	MOVD $1, R0 // PR_SET_PDEATHSIG
 	MOVD $9, R1
 	SYS(167)
+bound:
 	MOVD $3, R0
 	MOVW R0, (R22)
 	MOVW ZR, 4(R22)
@@ -216,6 +219,11 @@ die:
 	SYS(94) // exit_group
 
 resident:
+	MOVD $0, R0 // SIG_BLOCK
+	ADD  $40, R19, R1
+	MOVD $0, R2
+	MOVD $8, R3
+	SYS(135) // rt_sigprocmask
 	SUB  $4096, R22, R26
 	MOVD $0, R25
 	MOVD $0x10000, R0 // SIGCHLD

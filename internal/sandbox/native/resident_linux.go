@@ -23,8 +23,15 @@ type Resident struct {
 	// Listeners are the gate's sockets, if the Spec has a gate. They are the
 	// caller's to close.
 	Listeners []Listener
+	// Partial says that only the overlay of the Spec is in Root.
+	Partial bool
+	// Owner is the user and group of commands in the caller's numbering; 0 if it is
+	// the caller's own.
+	Owner uint32
 
 	spec    *spec.Spec
+	root    string // see Root
+	bare    bool   // there are no terminals
 	abi     int
 	umask   int
 	control *os.File // to process 1
@@ -71,7 +78,14 @@ var ErrBusy = errors.New("too many commands run in the sandbox; wait for one to 
 // Open builds a sandbox that stands until Close, or until this process ends in
 // whatever way. The command of the Spec is not run. Of the Options, streams and
 // terminal have no meaning here.
-func Open(s *spec.Spec, o Options) (*Resident, error) {
+func Open(s *spec.Spec, o Options) (*Resident, error) { return open(s, o, Start) }
+
+// OpenIn is Open with the help of another program.
+func OpenIn(s *spec.Spec, o Options, help Helper) (*Resident, error) {
+	return open(s, o, func(s *spec.Spec, o Options) (*Process, error) { return StartIn(s, o, help) })
+}
+
+func open(s *spec.Spec, o Options, start func(*spec.Spec, Options) (*Process, error)) (*Resident, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -79,12 +93,17 @@ func Open(s *spec.Spec, o Options) (*Resident, error) {
 	defer null.Close()
 	o.Streams, o.Terminal, o.resident = [3]*os.File{null, null, null}, nil, true
 	var proc *Process
-	nursery(func() { proc, err = Start(s, o) })
+	nursery(func() { proc, err = start(s, o) })
 	if err != nil {
 		return nil, err
 	}
+	return newResident(s, proc)
+}
+
+// newResident takes over a process 1 that waits for requests.
+func newResident(s *spec.Spec, proc *Process) (*Resident, error) {
 	r := &Resident{
-		Pid: proc.Pid, Listeners: proc.Listeners, spec: s, proc: proc, umask: proc.umask,
+		Pid: proc.Pid, Listeners: proc.Listeners, root: "/proc/" + strconv.Itoa(proc.Pid) + "/root", spec: s, proc: proc, umask: proc.umask,
 		done: make(chan struct{}), inner: make(map[uint32]*Job),
 	}
 	r.abi, _ = landlockABI()
@@ -411,6 +430,9 @@ func openPeer(master, flags int) (int, error) {
 // gets one end, the other is for the command.
 func (r *Resident) openTerminal(j *Job, t *Terminal) (*os.File, error) {
 	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
+	if r.bare {
+		return nil, ErrNoTerminal
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.proc == nil {

@@ -90,6 +90,8 @@ type Options struct {
 	Umask uint32
 	// Waits says that the command is not known yet: the first process waits for it.
 	Waits bool
+	// Stays says that there will be many: the first process is native.GuestProgram.
+	Stays bool
 }
 
 // Config is the configuration of a bundle, and what has to be at its sources. One that
@@ -179,6 +181,9 @@ func (b *builder) process() *specs.Process {
 }
 
 func (b *builder) args() []string {
+	if b.options.Stays {
+		return []string{initPath}
+	}
 	walls := bareWord
 	if HasWalls(b.options.Runtime) {
 		walls = wallsWord

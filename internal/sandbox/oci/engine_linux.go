@@ -108,6 +108,8 @@ type command struct {
 	name    string
 	group   string   // its control group, or ""
 	guard   int      // process, or 0
+	stays   bool     // it takes commands for as long as it stands
+	process int      // that which stands for it, if it stays, or 0
 	pidfd   int      // of the guard, if that is another process's child, or -1
 	status  *os.File // what the first process tells
 	streams streams
@@ -174,7 +176,9 @@ func instruct(orders *os.File, s *spec.Spec, o Options, r runtimeOrder) error {
 		return err
 	}
 	// If the guard is gone, what it has said tells more than this.
-	_, _ = orders.Write(wire.Append(nil, order{Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Runtime: r}))
+	_, _ = orders.Write(wire.Append(nil, order{
+		Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Stays: o.Stays, Overlay: s.Overlay, Runtime: r,
+	}))
 	return nil
 }
 
@@ -280,7 +284,7 @@ func (c *command) begin(s start) error {
 	if s.interrupt > 0 {
 		fds[2].Fd = int32(s.interrupt)
 	}
-	for running := false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil; {
+	for running := false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil || c.stays && c.process == 0; {
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
 			return os.NewSyscallError("poll", err)
 		}
@@ -288,6 +292,11 @@ func (c *command) begin(s start) error {
 		switch {
 		case fds[0].Revents != 0:
 			err = c.hear(s.terminal)
+		case fds[1].Revents != 0 && c.stays:
+			if !native.Ready(c.status) {
+				return c.whyNot()
+			}
+			running, fds[1].Fd = true, -1
 		case fds[1].Revents != 0:
 			var what uint64
 			what, err = c.heed(&s)
@@ -367,9 +376,14 @@ func (c *command) hear(t *native.Terminal) error {
 		return err
 	}
 	f := os.NewFile(uintptr(fds[0]), string(text[:n]))
-	if string(text[:n]) == saysGate {
+	switch string(text[:n]) {
+	case saysGate:
 		c.gate = f
 		return nil
+	case saysProcess:
+		defer f.Close()
+		c.process, err = processOf(f)
+		return err
 	}
 	c.terminal = f
 	return furnishTerminal(f, t)

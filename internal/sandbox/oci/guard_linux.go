@@ -37,6 +37,8 @@ type order struct {
 	Sources []Source
 	Console bool
 	Gate    bool // there is a socket for the network gate
+	Stays   bool // the first process is native.GuestProgram
+	Overlay *spec.Overlay
 	Runtime runtimeOrder
 }
 
@@ -44,6 +46,7 @@ type order struct {
 const (
 	saysTerminal = "terminal"
 	saysGate     = "gate"
+	saysProcess  = "process"
 )
 
 // guardArgs is the command line of a guard: what it can begin with before it is told
@@ -196,14 +199,22 @@ func (g *keeper) furnish(id Identity, receive func() error) error {
 	if err := receive(); err != nil {
 		return err
 	}
-	list, err := take(g.Sources, program, userns)
+	if g.Stays {
+		_ = unix.Close(program)
+		program = -1
+	}
+	list, err := take(g.Sources, g.Overlay, program, userns)
+	if err != nil {
+		return err
+	}
+	layers, err := takeLayers(g.Overlay, id)
 	if err != nil {
 		return err
 	}
 	if err := g.Runtime.arrange(); err != nil {
 		return err
 	}
-	return furnish(list, g.Config, id)
+	return furnish(list, layers, g.Config, id)
 }
 
 // ownProgram is a mount of this program, which is the sandbox's first process too.
@@ -244,7 +255,21 @@ func (g *keeper) start(terminal net.Listener) error {
 	if err == nil {
 		g.pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
 	}
+	if err == nil && g.Stays {
+		err = g.handProcess()
+	}
 	return err
+}
+
+// handProcess hands over the process that stands for the sandbox: its number means
+// nothing outside.
+func (g *keeper) handProcess() error {
+	fd, err := unix.PidfdOpen(g.pid, 0)
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	g.say(saysProcess, unix.UnixRights(fd))
+	return unix.Close(fd)
 }
 
 // run runs the runtime. GVisor is tried with one platform after the other: which of

@@ -31,7 +31,7 @@ func Furnish(dir string, sources []Source, id Identity) error {
 	if err != nil {
 		return err
 	}
-	list, err := take(sources, program, userns)
+	list, err := take(sources, nil, program, userns)
 	if err != nil {
 		return err
 	}

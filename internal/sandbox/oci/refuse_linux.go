@@ -25,19 +25,23 @@ func (e *Engine) Refuses(s *spec.Spec) error {
 // Refusals are the parts of a Spec that no container holds, for a runtime called name;
 // second says that gVisor's kernel stands between.
 func Refusals(name string, s *spec.Spec, second bool) []*spec.Unsupported {
-	r := &refusal{name: name, spec: s, second: second}
-	r.broker()
-	r.network()
-	r.files()
-	r.limits()
-	return r.reasons
+	return (&refusal{name: name, spec: s, second: second, bare: second}).all()
 }
 
 type refusal struct {
 	name    string
 	spec    *spec.Spec
 	second  bool
+	bare    bool // commands put up no walls of their own
 	reasons []*spec.Unsupported
+}
+
+func (r *refusal) all() []*spec.Unsupported {
+	r.broker()
+	r.network()
+	r.files()
+	r.limits()
+	return r.reasons
 }
 
 func (r *refusal) refuse(key, value, reason string) {
@@ -59,10 +63,13 @@ func (r *refusal) broker() {
 	if b.Observe {
 		r.refuse("--monitor", "", "does not tell what a command looks at")
 	}
-	if !r.second {
+	if !r.bare {
 		return
 	}
-	const reason = "has no broker, which would have to be asked each time"
+	reason := "has no broker, which would have to be asked each time"
+	if !r.second {
+		reason = "has no broker for a sandbox that stays, which would have to be asked each time"
+	}
 	if b.Commands != nil {
 		r.refuse("command", "", reason)
 	}
@@ -98,7 +105,7 @@ func (r *refusal) network() {
 	case r.spec.Network != spec.NetworkGate:
 	case gateSocket(r.spec) == "":
 		r.refuse("network.allowedDomains", "", "has no ports that lead to the network gate; \"egress\": \"socket\" with \"allowAllUnixSockets\" leads there, and \"*\" is the host's network")
-	case r.second && !allowsUnix(r.spec):
+	case r.bare && !allowsUnix(r.spec):
 		r.refuse("network.egress", "socket", "cannot tell the gate's socket from others; set \"allowAllUnixSockets\" if there are none in what is granted")
 	}
 	if len(r.spec.Expose) > 0 {
@@ -108,9 +115,6 @@ func (r *refusal) network() {
 
 // files: what mounts cannot hold.
 func (r *refusal) files() {
-	if u := r.spec.Overlay.Refused(r.name); u != nil {
-		r.reasons = append(r.reasons, u)
-	}
 	if u := r.spec.Rules.Refused(r.name); u != nil {
 		r.reasons = append(r.reasons, u)
 	}
@@ -126,7 +130,7 @@ func (r *refusal) files() {
 	}
 	for _, rule := range r.spec.Landlock.Rules {
 		_, m := r.spec.Access(rule.Path)
-		if r.second && rule.Execute && m != nil && m.Target != rule.Path && executing(r.spec, m) == "noexec" {
+		if r.bare && rule.Execute && m != nil && m.Target != rule.Path && executing(r.spec, m) == "noexec" {
 			r.refuse("filesystem.allowExecute", rule.Path, "executes from all of "+path.Clean(m.Target)+", or from nothing in it")
 		}
 	}

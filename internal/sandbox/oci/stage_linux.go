@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -39,12 +40,13 @@ func prepare() error {
 }
 
 // take opens every source of the host, without following a symbolic link, so that
-// none can be exchanged between the decision and now.
-func take(sources []Source, exe int, userns int) ([]taken, error) {
+// none can be exchanged between the decision and now. What lies in an overlay is not
+// there yet.
+func take(sources []Source, over *spec.Overlay, exe int, userns int) ([]taken, error) {
 	list := []taken{{Source: Source{Name: initName, Mount: spec.Mount{Kind: spec.Bind, File: true}}, tree: exe}}
 	for _, s := range sources {
 		t := taken{Source: s, tree: -1}
-		if s.Mount.Kind == spec.Bind || s.Mount.Kind == spec.Private {
+		if (s.Mount.Kind == spec.Bind || s.Mount.Kind == spec.Private) && !over.Covers(s.Mount.Source) {
 			var err error
 			if t.tree, err = open(&s.Mount, userns); err != nil {
 				return nil, err
@@ -97,12 +99,12 @@ func clone(fd int, m *spec.Mount, userns int) (int, error) {
 
 // exchange returns a user namespace in which root of the host is the command's user
 // and the other way round. Mounts take their owners from it.
-func exchange(id Identity) (int, error) {
+func exchange(id Identity, more ...syscall.SysProcIDMap) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	attr := &syscall.ProcAttr{Sys: &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER, Ptrace: true, Pdeathsig: unix.SIGKILL,
-		UidMappings: exchanged(id.First, id.UID), GidMappings: exchanged(id.First, id.GID),
+		UidMappings: append(exchanged(id.First, id.UID), more...), GidMappings: append(exchanged(id.First, id.GID), more...),
 	}}
 	// It is stopped before its first instruction, and ended there.
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"bailey-owner"}, attr)
@@ -148,11 +150,11 @@ func listen(dir, name string) (int, error) {
 
 // furnish fills the stage: the root directory, the sources, and the bundle's
 // configuration.
-func furnish(list []taken, config []byte, id Identity) error {
+func furnish(list []taken, layers *layers, config []byte, id Identity) error {
 	if err := unix.Mount("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mount tmpfs on %s: %w", stage, err)
 	}
-	f := furnisher{dir: stage, id: id}
+	f := furnisher{dir: stage, id: id, layers: layers}
 	if err := f.furnish(list); err != nil {
 		return err
 	}
@@ -163,6 +165,7 @@ type furnisher struct {
 	dir    string
 	id     Identity
 	serial int
+	layers *layers // nil without an overlay
 }
 
 // furnish makes the root directory and the sources.
@@ -173,12 +176,15 @@ func (f *furnisher) furnish(list []taken) error {
 			return err
 		}
 	}
+	if err := f.layers.attach(f.dir); err != nil {
+		return err
+	}
 	for i := range list {
 		if err := f.place(&list[i]); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.layers.show(f.dir, list)
 }
 
 func (f *furnisher) place(t *taken) error {
@@ -187,6 +193,15 @@ func (f *furnisher) place(t *taken) error {
 	}
 	at := filepath.Join(f.dir, sourceName, t.Name)
 	m := &t.Mount
+	switch {
+	case t.Name == initName && t.tree < 0:
+		return os.WriteFile(at, native.GuestProgram(), 0o555)
+	case f.layers.covers(m.Source) && t.tree < 0:
+		var err error
+		if t.tree, err = f.layers.open(f.dir, m); err != nil {
+			return err
+		}
+	}
 	switch {
 	case m.Kind == spec.Hide:
 		return hidden(at, m.File)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,8 +25,10 @@ import (
 // not interrupted and performed twice, and Landlock would be missing still.
 
 // HasWalls says whether commands under a runtime can put up walls of their own: gVisor's
-// kernel has neither Landlock nor listeners.
-func HasWalls(runtime string) bool { return !slices.Contains(spec.Brokerless(), runtime) }
+// kernel has neither Landlock nor listeners, and those of a sandbox that stays do not.
+func HasWalls(runtime string) bool {
+	return !slices.Contains(spec.Brokerless(), runtime) && !strings.HasSuffix(runtime, bareSuffix)
+}
 
 // wallsOf are the walls that a command under a runtime puts up, or nil.
 func wallsOf(s *spec.Spec, runtime string) (*landlock.Walls, error) {

@@ -142,7 +142,7 @@ func (u *unpacker) add(h *tar.Header) error {
 		return err
 	}
 	if u.Over {
-		m.Uid, m.Gid = uint32(os.Geteuid()), uint32(os.Getegid())
+		m.Uid, m.Gid = asMade, asMade
 	}
 	if len(parts) == 0 {
 		if h.Typeflag != tar.TypeDir {
@@ -187,6 +187,9 @@ func (u *unpacker) count(h *tar.Header) error {
 func isRegular(h *tar.Header) bool {
 	return h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeGNUSparse || h.Typeflag == tar.TypeCont
 }
+
+// asMade leaves the owner as it is: the caller, or whom the caller makes files as.
+const asMade = ^uint32(0)
 
 // metaOf takes the metadata of an entry. Attributes of the machine it came from
 // are left out; those of overlayfs would decide what the kernel shows.
@@ -244,7 +247,7 @@ func (u *unpacker) enter(dir string) error {
 // unnamed is the metadata of a directory of which the archive says nothing. It has
 // no time, so that the same archive becomes the same tree.
 func unnamed() tree.Meta {
-	return tree.Meta{Mode: 0o755, Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
+	return tree.Meta{Mode: 0o755, Uid: asMade, Gid: asMade}
 }
 
 func (u *unpacker) forget() {

@@ -12,6 +12,8 @@ from typing import Any, Dict
 
 from bailey import BaileyError, CommandFailed, ExecResult, FileInfo, Sandbox, SandboxClient
 
+RUNTIME = os.environ.get("BAILEY_SUITE_RUNTIME", "")
+BROKERLESS = ("runc", "crun", "gvisor")
 SUITE = pathlib.Path(__file__).resolve().parents[2] / "suite" / "scenarios.json"
 
 
@@ -25,11 +27,13 @@ class Scenario:
             path = pathlib.Path(directory, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-        labels = scenario.get("labels")
+        options: Dict[str, Any] = {"client": client, "labels": scenario.get("labels"), "runtime": RUNTIME or None}
+        if RUNTIME in BROKERLESS:
+            options["policy"] = {"filesystem": {"protectMissing": False}}
         if "files" in scenario:
-            self.sandbox = Sandbox.from_local(directory, client=client, labels=labels)
+            self.sandbox = Sandbox.from_local(directory, **options)
         else:
-            self.sandbox = Sandbox.create(client=client, labels=labels)
+            self.sandbox = Sandbox.create(**options)
         self.opened: Dict[str, Any] = {}
 
     def close(self) -> None:
@@ -188,6 +192,9 @@ class Suite(unittest.TestCase):
             for step in steps:
                 result = scenario.step(step)
                 if optional and result.get("error") == "unimplemented":
+                    return
+                if RUNTIME in step.get("refusedBy", {}):
+                    self.assertEqual({"error": "unimplemented", "reason": step["refusedBy"][RUNTIME]}, result, f"{step}")
                     return
                 want = step.get("expect", {})
                 if "error" in result and "error" not in want:

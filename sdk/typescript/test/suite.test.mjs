@@ -10,6 +10,9 @@ import { BaileyError, CommandFailed, Sandbox, SandboxClient } from "../dist/inde
 
 const scenarios = JSON.parse(await readFile(new URL("../../suite/scenarios.json", import.meta.url), "utf8"));
 
+const runtime = process.env.BAILEY_SUITE_RUNTIME || undefined;
+const policy = ["runc", "crun", "gvisor"].includes(runtime) ? { filesystem: { protectMissing: false } } : undefined;
+
 const result = (r) => ({
   stdout: r.stdout, stderr: r.stderr, stdoutBase64: r.stdoutBytes.toString("base64"),
   exitCode: r.exitCode, signal: r.signal, timedOut: r.timedOut,
@@ -90,7 +93,7 @@ async function begin(client, scenario) {
     await mkdir(dirname(join(dir, name)), { recursive: true });
     await writeFile(join(dir, name), text);
   }
-  const options = { client, labels: scenario.labels };
+  const options = { client, labels: scenario.labels, runtime, policy };
   const sandbox = scenario.files ? await Sandbox.fromLocal(dir, options) : await Sandbox.create(options);
   return { client, dir, sandbox, opened: {} };
 }
@@ -107,6 +110,10 @@ describe("the shared suite", () => {
         for (const s of scenario.steps) {
           const got = await step(p, s);
           if (scenario.optional && got.error === "unimplemented") return;
+          if (s.refusedBy?.[runtime]) {
+            assert.deepEqual(got, { error: "unimplemented", reason: s.refusedBy[runtime] }, JSON.stringify(s));
+            return;
+          }
           const want = s.expect ?? {};
           if (got.error && !want.error) assert.fail(`${JSON.stringify(s)}: ${JSON.stringify(got)}`);
           assert.deepEqual(Object.fromEntries(Object.keys(want).map((key) => [key, got[key]])), want, JSON.stringify(s));

@@ -38,6 +38,7 @@ type options struct {
 	public, plaintext, ephemeral bool
 	certificate, key, clientCA   string
 	collector                    string
+	pool                         int
 	drainTime, orphanTime        time.Duration
 }
 
@@ -64,6 +65,7 @@ func readOptions(args []string, stdout io.Writer) (*options, error) {
 	f.Var(&o.hosts, "host", "`name` by which clients call the server, besides localhost; can be given several times")
 	f.Var(&o.origins, "origin", "`origin` of web pages that may call the server; can be given several times")
 	f.DurationVar(&o.drainTime, "drain-timeout", 30*time.Second, "how long requests may take to finish at the end")
+	f.IntVar(&o.pool, "pool", 8, "`number` of sandboxes that may be made before they are asked for; 0 is none")
 	f.DurationVar(&o.orphanTime, "orphan-timeout", 10*time.Minute, "how long sandboxes go on without a server")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error; debug has every request")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")

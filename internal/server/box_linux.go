@@ -216,6 +216,7 @@ const killedStatus = 9
 func (s *Server) lost(id string) {
 	b := s.drop(id)
 	if b == nil {
+		s.pool.lose(id)
 		return
 	}
 	b.mu.Lock()

@@ -71,6 +71,8 @@ func (f *figures) Describe(to chan<- *prometheus.Desc) {
 	}
 	f.made.Describe(to)
 	f.started.Describe(to)
+	f.server.pool.waits.Describe(to)
+	f.server.pool.takes.Describe(to)
 }
 
 // Collect implements prometheus.Collector.
@@ -93,6 +95,8 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	}
 	f.made.Collect(to)
 	f.started.Collect(to)
+	f.server.pool.waits.Collect(to)
+	f.server.pool.takes.Collect(to)
 }
 
 func (s *Server) execsUnderWay() (n int) {

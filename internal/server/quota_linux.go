@@ -39,8 +39,11 @@ const (
 // admit says whether so many sandboxes may be made for an owner, before anything
 // is, and counts them until release is called.
 func (s *Server) admit(ctx context.Context, owner string, n int) (release func(), err error) {
-	if err := room(s.count(), n); err != nil {
-		return nil, err
+	if room(s.count(), n) != nil {
+		s.pool.drain()
+		if err := room(s.count(), n); err != nil {
+			return nil, err
+		}
 	}
 	most := s.config.Quota.Sandboxes
 	if most == 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -41,11 +42,13 @@ type kept struct {
 	sandbox *baileyv1.Sandbox
 	request *baileyv1.CreateSandboxRequest
 	bounded bool // its policy is not that of an administrator
+	// asked is the name that its request had for it, if it was made before and has another.
+	asked string
 }
 
 // save puts everything into the record.
 func (k *kept) save() error {
-	data, err := encode(k.sandbox, k.request, wrapperspb.Bool(k.bounded))
+	data, err := encode(k.sandbox, k.request, wrapperspb.Bool(k.bounded), wrapperspb.String(k.asked))
 	if err != nil {
 		return err
 	}
@@ -61,9 +64,12 @@ func (k *kept) save() error {
 
 func load(r *store.Record) (*kept, error) {
 	k := &kept{record: r, sandbox: &baileyv1.Sandbox{}, request: &baileyv1.CreateSandboxRequest{}}
-	bounded := &wrapperspb.BoolValue{}
-	err := decode(r.Data, k.sandbox, k.request, bounded)
-	k.bounded = bounded.GetValue()
+	bounded, asked := &wrapperspb.BoolValue{}, &wrapperspb.StringValue{}
+	err := decode(r.Data, k.sandbox, k.request, bounded, asked)
+	if errors.Is(err, io.EOF) && k.sandbox.GetId() != "" {
+		err = nil // it is of a version that kept less
+	}
+	k.bounded, k.asked = bounded.GetValue(), asked.GetValue()
 	return k, err
 }
 

@@ -31,7 +31,7 @@ func (s *Server) CreateSandbox(ctx context.Context, r *baileyv1.CreateSandboxReq
 		return nil, err
 	}
 	if once.Again(ctx) {
-		if k, err := s.sandbox(ctx, once.First(ctx, "sb")); err == nil {
+		if k := s.madeFor(ctx, once.First(ctx, "sb")); k != nil {
 			return k.sandbox, nil
 		}
 	}
@@ -65,6 +65,9 @@ func (s *Server) mayCreate(ctx context.Context, r *baileyv1.CreateSandboxRequest
 
 func (s *Server) create(ctx context.Context, owner string, r *baileyv1.CreateSandboxRequest) (*baileyv1.Sandbox, error) {
 	k := s.newKept(ctx, owner, r, !caller.From(ctx).May(caller.Admin))
+	if taken, err := s.createFromPool(ctx, k); taken {
+		return k.sandbox, err
+	}
 	err := s.establish(ctx, k, func(o delta.Options) (*delta.Delta, error) { return s.makeFiles(ctx, r, o) })
 	if err != nil {
 		return nil, err
@@ -93,7 +96,7 @@ func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Option
 	end := s.turns.take(id)
 	defer end()
 	if once.Again(ctx) {
-		if made, err := s.sandbox(ctx, id); err == nil {
+		if made := s.madeFor(ctx, id); made != nil {
 			*k = *made
 			return nil
 		}
@@ -111,6 +114,24 @@ func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Option
 	return nil
 }
 
+// madeFor finds the sandbox that an earlier server has made for a request, under the name
+// that the request gave it or as one that was made before; nil if there is none.
+func (s *Server) madeFor(ctx context.Context, id string) *kept {
+	if k, err := s.sandbox(ctx, id); err == nil {
+		return k
+	}
+	page, err := s.list(ctx, store.Query{Kind: store.Sandboxes})
+	if err != nil {
+		return nil
+	}
+	for _, r := range page.Records {
+		if k, err := load(r); err == nil && k.asked == id {
+			return k
+		}
+	}
+	return nil
+}
+
 // makeFiles makes a layer on what a request names.
 func (s *Server) makeFiles(ctx context.Context, r *baileyv1.CreateSandboxRequest, o delta.Options) (*delta.Delta, error) {
 	switch {
@@ -125,33 +146,39 @@ func (s *Server) makeFiles(ctx context.Context, r *baileyv1.CreateSandboxRequest
 // bringUp starts a sandbox, if it is to be started, and writes it down.
 func (s *Server) bringUp(ctx context.Context, k *kept, start bool) error {
 	sb := k.sandbox
-	var standing keeper.Standing
-	if start {
-		s.renew(sb.GetId())
-		var err error
-		if standing, err = s.raise(k); err != nil {
+	if !start {
+		sp, err := s.compiled(k)
+		if err != nil {
 			return err
 		}
-		sb.Ports = portsOf(standing.Ports)
-		sb.State, sb.StateReason, sb.StartTime = baileyv1.SandboxState_SANDBOX_STATE_RUNNING, "", timestamppb.Now()
-	} else if sp, err := s.compiled(k); err != nil {
-		return err
-	} else {
 		sb.Runtime = runtimeOf(sp)
+		return s.enroll(ctx, k, nil)
 	}
+	s.renew(sb.GetId())
+	standing, err := s.raise(k)
+	if err != nil {
+		return err
+	}
+	sb.Ports = portsOf(standing.Ports)
+	sb.State, sb.StateReason, sb.StartTime = baileyv1.SandboxState_SANDBOX_STATE_RUNNING, "", timestamppb.Now()
+	return s.enroll(ctx, k, &standing)
+}
+
+// enroll writes a sandbox down. One that stands, and cannot be, ends.
+func (s *Server) enroll(ctx context.Context, k *kept, standing *keeper.Standing) error {
 	err := k.save()
 	if err == nil {
-		if start {
-			s.add(newBox(k, &standing))
+		if standing != nil {
+			s.add(newBox(k, standing))
 		}
 		err = s.store.Commit(ctx, store.Put(k.record))
 	}
-	if err != nil && start {
-		s.drop(sb.GetId())
-		err = errors.Join(err, s.end(sb.GetId(), 0))
+	if err != nil && standing != nil {
+		s.drop(k.sandbox.GetId())
+		err = errors.Join(err, s.end(k.sandbox.GetId(), 0))
 	}
 	if err == nil {
-		s.emitState(sb)
+		s.emitState(k.sandbox)
 	}
 	return err
 }

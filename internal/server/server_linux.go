@@ -32,6 +32,8 @@ type Config struct {
 	Orphans time.Duration
 	// Quota bounds what each owner has.
 	Quota Quota
+	// Pool is how many sandboxes may be made before they are asked for; 0 is none.
+	Pool int
 	// Log gets what nobody asked for; nil for nothing.
 	Log *slog.Logger `json:"-"`
 }
@@ -53,6 +55,7 @@ type Server struct {
 	began  time.Time
 
 	figures *figures
+	pool    *pool
 
 	turns turns // of who changes a sandbox
 
@@ -94,7 +97,7 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 		boxes: make(map[string]*box), execs: make(map[string]*execution), sessions: make(map[string]*session),
 		expiry: make(map[string]*time.Timer), views: make(map[string]*view),
 	}
-	s.figures = newFigures(s)
+	s.figures, s.pool = newFigures(s), newPool(s, c.Pool)
 	if err := s.settle(); err != nil {
 		return nil, err
 	}
@@ -216,6 +219,7 @@ func (s *Server) reach() (*keeper.Remote, error) {
 
 // Close ends the server. Sandboxes and commands go on, for the next one.
 func (s *Server) Close() {
+	s.pool.close()
 	s.mu.Lock()
 	s.closing = true
 	remote := s.remote

@@ -23,13 +23,21 @@ import (
 // bareSuffix follows the name of a runtime whose commands put up no walls of their own.
 const bareSuffix = " (bare)"
 
+// bareName is what a runtime is called in a sandbox that stays.
+func bareName(runtime string) string {
+	if !HasWalls(runtime) {
+		return runtime
+	}
+	return runtime + bareSuffix
+}
+
 // RefusesToStay names the parts of a Spec that cannot be held in a sandbox that stays.
 func (e *Engine) RefusesToStay(s *spec.Spec) error {
 	if _, err := e.find(); err != nil {
 		return err
 	}
 	bare := *s
-	bare.Runtime = e.name + bareSuffix
+	bare.Runtime = bareName(e.name)
 	r := &refusal{name: e.name, spec: &bare, second: e.name == Gvisor, bare: true}
 	return engine.Refused(r.all())
 }
@@ -54,7 +62,7 @@ func (n *Nursery) Open(s *spec.Spec) (*native.Resident, error) {
 	}
 	id := identityIn(s.Identity, firstWaiting+serial%(rangeCount-firstWaiting))
 	bare := *s
-	bare.Runtime += bareSuffix
+	bare.Runtime = bareName(s.Runtime)
 	r, err := c.stay(n, &bare, e.order(s, program), id)
 	if err != nil {
 		c.finish()

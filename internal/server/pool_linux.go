@@ -33,6 +33,9 @@ const (
 	poolWindow = time.Minute
 	// poolBurst is the time in which as many may be asked for again as were before.
 	poolBurst = 5 * time.Second
+	// poolPause is how long who has got a sandbox has the machine for itself before the
+	// next one is made.
+	poolPause = 20 * time.Millisecond
 )
 
 // pool has the spares of all kinds.
@@ -45,7 +48,7 @@ type pool struct {
 
 	mu     sync.Mutex
 	stocks map[string]*stock
-	held   int // spares of all kinds, those that are being made included
+	making int // spares that are being made
 	closed bool
 }
 
@@ -150,7 +153,6 @@ func (p *pool) take(of kind) *spare {
 	var found *spare
 	for found == nil && len(st.ready) > 0 {
 		found, st.ready = st.ready[0], st.ready[1:]
-		p.count(-1)
 		if now.Sub(found.made) > poolWindow || isClosed(found.remote.Done()) {
 			p.discard(found)
 			found = nil
@@ -161,14 +163,17 @@ func (p *pool) take(of kind) *spare {
 		result = "hit"
 	}
 	p.takes.WithLabelValues(result).Inc()
+	p.waits.Set(float64(p.waiting()))
 	p.fill(st)
 	return found
 }
 
-// count counts spares. The pool's mutex is held.
-func (p *pool) count(n int) {
-	p.held += n
-	p.waits.Set(float64(p.held))
+// waiting counts the spares of all kinds. The pool's mutex is held.
+func (p *pool) waiting() (n int) {
+	for _, st := range p.stocks {
+		n += len(st.ready)
+	}
+	return n
 }
 
 // wanted is how many spares of a kind there should be: none for what was asked for only
@@ -193,13 +198,40 @@ func (p *pool) fill(st *stock) {
 		return
 	}
 	st.making = true
-	p.count(1)
-	p.work.Go(func() { p.make(st) })
+	p.making++
+	p.work.Go(func() {
+		time.Sleep(poolPause)
+		p.make(st)
+	})
 }
 
+// wants says whether another spare of a kind is to be made.
 func (p *pool) wants(st *stock) bool {
-	return !p.closed && p.stocks[st.key] == st && p.held < p.most && len(st.ready) < st.wanted(time.Now()) && hasMuchMemory()
+	return !p.closed && p.stocks[st.key] == st && len(st.ready) < st.wanted(time.Now()) && hasMuchMemory() && p.hasRoom(st)
 }
+
+// hasRoom says whether the pool may have one more of a kind. A spare of the kind that was
+// not asked for for the longest time makes room, if that is a while.
+func (p *pool) hasRoom(st *stock) bool {
+	if p.waiting()+p.making < p.most {
+		return true
+	}
+	var oldest *stock
+	for _, other := range p.stocks {
+		if other != st && len(other.ready) > 0 && (oldest == nil || other.last().Before(oldest.last())) {
+			oldest = other
+		}
+	}
+	if oldest == nil || time.Since(oldest.last()) < poolBurst {
+		return false
+	}
+	p.discard(oldest.ready[0])
+	oldest.ready = oldest.ready[1:]
+	return true
+}
+
+// last is when a kind was asked for last.
+func (st *stock) last() time.Time { return st.asked[len(st.asked)-1] }
 
 // hasMuchMemory says whether the machine has memory for what nobody has asked for.
 func hasMuchMemory() bool {
@@ -218,23 +250,23 @@ func (p *pool) make(st *stock) {
 		made, err := p.server.makeSpare(&st.kind)
 		p.mu.Lock()
 		st.making = false
+		p.making--
 		switch {
 		case err != nil:
-			p.count(-1)
 			p.remove(st)
 			p.server.log.Debug("no sandbox for the pool", "error", err)
-		case p.closed || p.stocks[st.key] != st:
-			p.count(-1)
+		case p.closed || p.stocks[st.key] != st: // nobody wants it any more
 			p.discard(made)
 		default:
 			st.ready = append(st.ready, made)
+			p.waits.Set(float64(p.waiting()))
 		}
 		if err != nil || !p.wants(st) {
 			p.mu.Unlock()
 			return
 		}
 		st.making = true
-		p.count(1)
+		p.making++
 		p.mu.Unlock()
 	}
 }
@@ -282,7 +314,7 @@ func (p *pool) lose(id string) {
 		}
 		p.discard(st.ready[i])
 		st.ready = slices.Delete(st.ready, i, i+1)
-		p.count(-1)
+		p.waits.Set(float64(p.waiting()))
 	}
 }
 
@@ -302,8 +334,8 @@ func (p *pool) remove(st *stock) {
 	for _, s := range st.ready {
 		p.discard(s)
 	}
-	p.count(-len(st.ready))
 	st.ready = nil
+	p.waits.Set(float64(p.waiting()))
 }
 
 // discard ends a spare, behind. The pool's mutex is held.

@@ -501,7 +501,8 @@ type CreateSandboxRequest struct {
 	//	*CreateSandboxRequest_Image
 	//	*CreateSandboxRequest_SnapshotId
 	Source isCreateSandboxRequest_Source `protobuf_oneof:"source"`
-	// runtime is as in a policy; empty is the server's choice.
+	// runtime is as in a policy: "native", "bwrap", "runc", "crun" or "gvisor".
+	// Empty is the server's choice. What it cannot hold of the policy is refused.
 	Runtime string `protobuf:"bytes,7,opt,name=runtime,proto3" json:"runtime,omitempty"`
 	// preset is the name of a policy that Bailey has.
 	Preset string `protobuf:"bytes,8,opt,name=preset,proto3" json:"preset,omitempty"`

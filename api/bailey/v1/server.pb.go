@@ -154,8 +154,7 @@ func (x *Server) GetScopes() []string {
 // Runtime is one way in which sandboxes can be made.
 type Runtime struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// name is as in a policy: "native", "landlock", "bwrap", "runc", "gvisor",
-	// "docker".
+	// name is as in a policy: "native", "bwrap", "runc", "crun" or "gvisor".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// available says whether it works on this machine.
 	Available bool `protobuf:"varint,2,opt,name=available,proto3" json:"available,omitempty"`

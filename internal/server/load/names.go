@@ -2,16 +2,17 @@ package load
 
 // What is measured, as reports call it.
 const (
-	forkExec    = "fork and exec of /bin/true, no server"
-	execConnect = "exec of /bin/true, Connect"
-	execKey     = "exec of /bin/true, Connect, with an idempotency key"
-	execREST    = "exec of /bin/true, REST with JSON"
-	execSession = "exec of /bin/true in a session"
-	createStart = "create and start a sandbox"
-	destroy     = "destroy a sandbox"
-	read1K      = "read a file of 1 KB"
-	read1M      = "read a file of 1 MB"
-	write1K     = "write a file of 1 KB"
+	forkExec     = "fork and exec of /bin/true, no server"
+	execConnect  = "exec of /bin/true, Connect"
+	execKey      = "exec of /bin/true, Connect, with an idempotency key"
+	execREST     = "exec of /bin/true, REST with JSON"
+	execSession  = "exec of /bin/true in a session"
+	createStart  = "create and start a sandbox"
+	createPooled = "create and start a sandbox, from the pool"
+	destroy      = "destroy a sandbox"
+	read1K       = "read a file of 1 KB"
+	read1M       = "read a file of 1 MB"
+	write1K      = "write a file of 1 KB"
 
 	idleCount    = "sandboxes idle at once, all answering"
 	idleInit     = "PSS of a sandbox's process, mean"

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
 	"time"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
@@ -83,11 +85,39 @@ func (m *run) cleanUp() error {
 // sandboxes measures making and destroying them, one after the other and many at
 // once.
 func (m *run) sandboxes(ctx context.Context) error {
+	serial := 0
+	err := m.lives(ctx, createStart, func() (*baileyv1.CreateSandboxRequest, error) {
+		serial++
+		r := m.request(m.codebase)
+		r.Env = map[string]string{"SERIAL": strconv.Itoa(serial)} // none like it was made before
+		return r, nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.pooled(ctx); err != nil {
+		return err
+	}
+	start := time.Now()
+	ids, err := m.make(ctx, m.batch, m.codebase)
+	if err != nil {
+		return err
+	}
+	m.report.add(fmt.Sprintf("batch of %d sandboxes", m.batch), time.Since(start).Seconds(), "s")
+	return m.destroyAll(ctx, ids)
+}
+
+// lives measures how sandboxes are made and destroyed, one after the other.
+func (m *run) lives(ctx context.Context, name string, next func() (*baileyv1.CreateSandboxRequest, error)) error {
 	var made, gone []time.Duration
 	var making, ending time.Duration
 	for range m.creates {
+		request, err := next()
+		if err != nil {
+			return err
+		}
 		start := time.Now()
-		sb, err := m.boxes.CreateSandbox(ctx, m.request(m.codebase))
+		sb, err := m.boxes.CreateSandbox(ctx, request)
 		if err != nil {
 			return err
 		}
@@ -103,14 +133,60 @@ func (m *run) sandboxes(ctx context.Context) error {
 		gone = append(gone, time.Since(start))
 		ending += gone[len(gone)-1]
 	}
-	m.report.Latencies = append(m.report.Latencies, latency(createStart, 1, made, making), latency(destroy, 1, gone, ending))
-	start := time.Now()
-	ids, err := m.make(ctx, m.batch, m.codebase)
-	if err != nil {
+	m.report.Latencies = append(m.report.Latencies, latency(name, 1, made, making))
+	if name == createStart {
+		m.report.Latencies = append(m.report.Latencies, latency(destroy, 1, gone, ending))
+	}
+	return nil
+}
+
+// errNoPool says that a server makes nothing before it is asked for.
+var errNoPool = errors.New("the server has no pool")
+
+// pooled measures sandboxes that were made before, if the server does that.
+func (m *run) pooled(ctx context.Context) error {
+	switch err := m.fillPool(ctx); {
+	case errors.Is(err, errNoPool):
+		return nil
+	case err != nil:
 		return err
 	}
-	m.report.add(fmt.Sprintf("batch of %d sandboxes", m.batch), time.Since(start).Seconds(), "s")
-	return m.destroyAll(ctx, ids)
+	return m.lives(ctx, createPooled, func() (*baileyv1.CreateSandboxRequest, error) {
+		return m.request(m.codebase), m.awaitPool(ctx)
+	})
+}
+
+// fillPool asks for as many equal sandboxes as make a server prepare another.
+func (m *run) fillPool(ctx context.Context) error {
+	for range 2 {
+		ids, err := m.make(ctx, 1, m.codebase)
+		if err == nil {
+			err = m.destroyAll(ctx, ids)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return m.awaitPool(ctx)
+}
+
+// awaitPool asks the server until it has a sandbox that waits.
+func (m *run) awaitPool(ctx context.Context) error {
+	const tries = 2000
+	for range tries {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base+"/metrics", nil)
+		if err != nil {
+			return err
+		}
+		data, err := m.do(r)
+		if err != nil {
+			return err
+		}
+		if metric(string(data), "bailey_pool_sandboxes") > 0 {
+			return nil
+		}
+	}
+	return errNoPool
 }
 
 // idle measures what sandboxes cost that do nothing.

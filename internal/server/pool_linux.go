@@ -200,7 +200,7 @@ func (p *pool) fill(st *stock) {
 	st.making = true
 	p.making++
 	p.work.Go(func() {
-		time.Sleep(poolPause)
+		<-time.After(poolPause)
 		p.make(st)
 	})
 }

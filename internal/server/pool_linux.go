@@ -45,6 +45,7 @@ type pool struct {
 	waits  prometheus.Gauge
 	takes  *prometheus.CounterVec
 	work   sync.WaitGroup
+	ended  chan struct{} // closed with the pool
 
 	mu     sync.Mutex
 	stocks map[string]*stock
@@ -79,7 +80,7 @@ type spare struct {
 
 func newPool(s *Server, most int) *pool {
 	return &pool{
-		server: s, most: most, stocks: make(map[string]*stock),
+		server: s, most: most, stocks: make(map[string]*stock), ended: make(chan struct{}),
 		waits: prometheus.NewGauge(prometheus.GaugeOpts{Name: "bailey_pool_sandboxes", Help: "Sandboxes that were made before anybody asked for them."}),
 		takes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bailey_pool_takes_total", Help: "Sandboxes that were asked for and could have been in the pool, by whether they were."}, []string{"result"}),
 	}
@@ -200,7 +201,12 @@ func (p *pool) fill(st *stock) {
 	st.making = true
 	p.making++
 	p.work.Go(func() {
-		<-time.After(poolPause)
+		pause := time.NewTimer(poolPause)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-p.ended:
+		}
 		p.make(st)
 	})
 }
@@ -247,7 +253,7 @@ func hasMuchMemory() bool {
 // somebody asks for it.
 func (p *pool) make(st *stock) {
 	for {
-		made, err := p.server.makeSpare(&st.kind)
+		made, err := p.makeSpare(&st.kind)
 		p.mu.Lock()
 		st.making = false
 		p.making--
@@ -271,9 +277,15 @@ func (p *pool) make(st *stock) {
 	}
 }
 
+// errPoolEnded is why nothing is made any more.
+var errPoolEnded = errors.New("the pool has ended")
+
 // makeSpare makes a sandbox of a kind that has no record.
-func (s *Server) makeSpare(of *kind) (*spare, error) {
-	id := newID("sb")
+func (p *pool) makeSpare(of *kind) (*spare, error) {
+	if isClosed(p.ended) {
+		return nil, errPoolEnded
+	}
+	s, id := p.server, newID("sb")
 	d, err := s.files.Start(of.place, delta.Options{Name: id, Target: workspaceDir})
 	if err != nil {
 		return nil, err
@@ -363,6 +375,9 @@ func (p *pool) drain() {
 // close ends the pool and waits until nothing is left of it.
 func (p *pool) close() {
 	p.mu.Lock()
+	if !p.closed {
+		close(p.ended)
+	}
 	p.closed = true
 	p.mu.Unlock()
 	p.drain()

@@ -288,7 +288,7 @@ func (s *Server) recover(ctx context.Context) error {
 		}
 	}
 	spooled := s.adoptExecs(state.Execs)
-	return errors.Join(s.sweepFiles(known), s.sweepSpool(spooled), s.sweepCodebases(ctx))
+	return errors.Join(s.followAll(ctx, known), s.sweepFiles(known), s.sweepSpool(spooled), s.sweepCodebases(ctx))
 }
 
 // sweepCodebases removes versions of codebases that are not current.

@@ -3,9 +3,11 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -171,11 +173,7 @@ func (s *Server) ApplySandbox(ctx context.Context, r *baileyv1.ApplySandboxReque
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err := s.files.RemoveSnapshot(id, sealed.ID); err != nil {
-			s.log.Warn("a snapshot stays that was made to apply it", "sandbox", id, "error", err)
-		}
-	}()
+	defer s.dropSealed(id, sealed.ID)
 	o := workspace.ApplyOptions{Workspace: id, Snapshot: sealed.ID, Paths: paths}
 	if r.GetMerge() {
 		o.Merge = change.Clean
@@ -183,27 +181,69 @@ func (s *Server) ApplySandbox(ctx context.Context, r *baileyv1.ApplySandboxReque
 	return s.apply(ctx, codebaseID, o)
 }
 
+func (s *Server) dropSealed(id, snapshot string) {
+	if err := s.files.RemoveSnapshot(id, snapshot); err != nil {
+		s.log.Warn("a snapshot stays that was made to apply it", "sandbox", id, "error", err)
+	}
+}
+
+// apply makes the next version of a codebase. With it is written down that the
+// sandbox has to follow, which the next server does should this one be killed.
 func (s *Server) apply(ctx context.Context, codebaseID string, o workspace.ApplyOptions) (*baileyv1.ApplySandboxResponse, error) {
 	var result *change.Result
+	data, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	applied := &store.Record{Kind: store.Applied, ID: o.Workspace + "/" + o.Snapshot, Parent: o.Workspace, Created: time.Now(), Data: data}
 	next, err := s.advance(ctx, codebaseID, func(c *codebase, place string) (made workspace.Codebase, err error) {
 		o.Codebase, o.Name = c.place(), place
 		made, result, err = s.files.Apply(o)
 		return made, err
-	})
+	}, store.Put(applied))
 	if errors.Is(err, workspace.ErrNoChange) {
 		return s.applyNothing(ctx, codebaseID)
 	}
 	if err != nil {
 		return nil, conflict(err)
 	}
-	if err := s.files.Rebase(o); err != nil { // they are applied, and only look as if they were not
-		s.log.Warn("changes that were applied are still listed", "sandbox", o.Workspace, "error", err)
+	if err := s.follow(ctx, o, applied); err != nil {
+		return nil, err
 	}
 	out := &baileyv1.ApplySandboxResponse{CodebaseVersion: next.GetVersion()}
 	for i := range result.Applied {
 		out.Changes = append(out.Changes, describeChange(&result.Applied[i]))
 	}
 	return out, nil
+}
+
+// follow lets a sandbox begin with what was applied of it, and so not have it as
+// changes any more.
+func (s *Server) follow(ctx context.Context, o workspace.ApplyOptions, applied *store.Record) error {
+	if err := s.files.Rebase(o); err != nil && !errors.Is(err, workspace.ErrNoChange) {
+		// They are applied, and only look as if they were not.
+		s.log.Warn("changes that were applied are still listed", "sandbox", o.Workspace, "error", err)
+	}
+	return s.store.Commit(ctx, store.Delete(applied))
+}
+
+// followAll does that for what an earlier server has applied. Of sandboxes that are
+// not known nothing is left to be done.
+func (s *Server) followAll(ctx context.Context, known map[string]bool) error {
+	page, err := s.store.List(ctx, store.Query{Kind: store.Applied})
+	if err != nil {
+		return err
+	}
+	for _, r := range page.Records {
+		var o workspace.ApplyOptions
+		if !known[r.Parent] || json.Unmarshal(r.Data, &o) != nil {
+			err = errors.Join(err, s.store.Commit(ctx, store.Delete(r)))
+			continue
+		}
+		err = errors.Join(err, s.follow(ctx, o, r))
+		s.dropSealed(o.Workspace, o.Snapshot)
+	}
+	return err
 }
 
 func (s *Server) applyNothing(ctx context.Context, codebaseID string) (*baileyv1.ApplySandboxResponse, error) {

@@ -168,7 +168,7 @@ func (s *Server) dropVersion(place string) error {
 }
 
 // advance makes the next version of a codebase.
-func (s *Server) advance(ctx context.Context, id string, build func(c *codebase, place string) (workspace.Codebase, error)) (*baileyv1.Codebase, error) {
+func (s *Server) advance(ctx context.Context, id string, build func(c *codebase, place string) (workspace.Codebase, error), further ...store.Change) (*baileyv1.Codebase, error) {
 	end := s.turns.take(id)
 	defer end()
 	record, err := s.find(ctx, store.Codebases, "codebase", id)
@@ -198,7 +198,7 @@ func (s *Server) advance(ctx context.Context, id string, build func(c *codebase,
 		}
 	}
 	if err = c.save(); err == nil {
-		err = s.store.Commit(ctx, store.Put(c.record))
+		err = s.store.Commit(ctx, append(further, store.Put(c.record))...)
 	}
 	if err == nil {
 		err = s.store.Sync(ctx)

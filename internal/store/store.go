@@ -18,6 +18,9 @@ const (
 	Sandboxes Kind = "sandbox"
 	Snapshots Kind = "snapshot"
 	Sessions  Kind = "session"
+	// Applied are changes of sandboxes that are in their codebases already, and
+	// still have to be part of what the sandboxes begin with.
+	Applied Kind = "applied"
 	// Requests are those that were answered, by their idempotency keys.
 	Requests Kind = "request"
 	Audit    Kind = "audit"

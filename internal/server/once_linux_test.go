@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -35,6 +36,7 @@ const (
 	nothing     fatal = ""
 	fatalAnswer fatal = "answer" // to a request
 	fatalObject fatal = "object" // that a request makes
+	fatalOutput fatal = "output" // of a command
 )
 
 type frailConfig struct {
@@ -45,7 +47,20 @@ type frailConfig struct {
 // frail is a store that nothing is ever written to.
 type frail struct{ store.Store }
 
-func (frail) Commit(context.Context, ...store.Change) error {
+func (frail) Commit(context.Context, ...store.Change) error { return die() }
+
+// frailExecs never tells what a command wrote.
+type frailExecs struct{ *Server }
+
+// RunExec implements the API, as far as it comes.
+func (f frailExecs) RunExec(ctx context.Context, r *baileyv1.RunExecRequest) (*baileyv1.RunExecResponse, error) {
+	if _, err := f.Server.RunExec(ctx, r); err != nil {
+		return nil, err
+	}
+	return nil, die()
+}
+
+func die() error {
 	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	select {}
 }
@@ -72,8 +87,12 @@ func serveFrail(text string) error {
 	if err != nil {
 		return err
 	}
+	var execs baileyv1connect.ExecServiceHandler = s
+	if c.Fatal == fatalOutput {
+		execs = frailExecs{s}
+	}
 	t, err := transport.New(transport.Config{
-		Services: transport.Services{Server: s, Codebases: s, Sandboxes: s, Execs: s, Sessions: s, Files: s},
+		Services: transport.Services{Server: s, Codebases: s, Sandboxes: s, Execs: execs, Sessions: s, Files: s},
 		Requests: answers, Journal: c.Dir + "/requests", LocalOwner: "ann",
 	})
 	if err != nil {
@@ -85,6 +104,10 @@ func serveFrail(text string) error {
 	if err != nil {
 		return err
 	}
+	go func() { // it ends with the test, in whatever way that does
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	fmt.Println("ready")
 	return t.Serve(ctx, time.Minute, l)
 }
@@ -109,6 +132,9 @@ func startFrail(t *testing.T, c Config, f fatal) *wired {
 	w := &wired{cmd: exec.Command(os.Args[0])}
 	w.cmd.Env = append(os.Environ(), frailVariable+"="+string(text))
 	w.cmd.Stderr = os.Stderr
+	if _, err := w.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +225,7 @@ func TestRequestIsDoneOnceAlthoughTheServerIsKilled(t *testing.T) {
 		}, late, map[int]string{4: "1 execs", 5: "log [once]"}, ""},
 		"run": {func(w *wired, id string) (any, error) {
 			return w.execs.RunExec(keyed("k"), &baileyv1.RunExecRequest{SandboxId: id, Command: &baileyv1.Command{Shell: "echo once >> log"}})
-		}, late, map[int]string{5: "log [once]"}, "outcome_unknown"},
+		}, []fatal{fatalOutput}, map[int]string{5: "log [once]"}, "outcome_unknown"},
 		"destroy": {func(w *wired, id string) (any, error) {
 			list, err := w.sandboxes.ListSandboxes(context.Background(), &baileyv1.ListSandboxesRequest{})
 			if err != nil {
@@ -228,6 +254,7 @@ func TestRequestIsDoneOnceAlthoughTheServerIsKilled(t *testing.T) {
 				w := startFrail(t, s.config, f)
 				if _, err := test.send(w, id); connect.CodeOf(err) != connect.CodeUnavailable {
 					t.Errorf("from a server that died: %v", err)
+					_ = w.cmd.Process.Kill()
 				}
 				_ = w.cmd.Wait() // it was killed
 				w = startFrail(t, s.config, nothing)

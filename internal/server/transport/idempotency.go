@@ -28,6 +28,10 @@ const (
 	// keptAnswer is the largest answer that is kept. Only that of a command with
 	// much output is larger.
 	keptAnswer = 4 << 20
+	// keptOutput is the most that is kept in memory of what commands answered, and
+	// keptCommands of how many it is known that they were run.
+	keptOutput   = 64 << 20
+	keptCommands = 10_000
 )
 
 // idempotent gives a request that was sent before, with the same key by the same
@@ -60,6 +64,7 @@ type requests struct {
 
 	mu      sync.Mutex
 	running map[string]chan struct{} // closed when the request is over
+	outputs outputs
 }
 
 // kept is what is stored of a request.
@@ -81,7 +86,8 @@ func (q *requests) once(ctx context.Context, m method, key string, req connect.A
 		return nil, err
 	}
 	defer leave()
-	earlier, err := q.load(ctx, id)
+	isFleeting := fleeting[req.Spec().Procedure]
+	earlier, err := q.load(ctx, id, isFleeting)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +98,7 @@ func (q *requests) once(ctx context.Context, m method, key string, req connect.A
 	if err != nil {
 		return nil, err
 	}
-	if again && fleeting[req.Spec().Procedure] {
+	if again && isFleeting {
 		return nil, problem.New(connect.CodeAborted, "outcome_unknown", errors.New("the server ended while it did this request, and what became of it is not known"),
 			problem.Remedy("look what the command has done; to run it again, use a new idempotency key"))
 	}
@@ -101,12 +107,42 @@ func (q *requests) once(ctx context.Context, m method, key string, req connect.A
 		res, err = m.replay(nil) // it was removed then
 	}
 	if err == nil {
-		err = q.keep(ctx, id, owner, fingerprint, res)
+		err = q.keep(ctx, id, owner, fingerprint, res, isFleeting)
 	}
-	if over := q.journal.end(id); over != nil {
+	if over := q.journal.end(id, isFleeting && err == nil); over != nil {
 		return nil, errors.Join(err, over)
 	}
 	return res, err
+}
+
+// outputs are the answers of the latest commands. To write each to the disk would
+// take longer than many a command; what the journal has of them is enough for the
+// next server not to run one again.
+type outputs struct {
+	byID  map[string]*kept
+	order []string // the oldest first
+	gone  int      // of order, whose answers are not kept any more
+	size  int
+}
+
+// add keeps an answer, and forgets old ones: first what they were, then that there
+// was one.
+func (o *outputs) add(id string, k *kept) {
+	if o.byID == nil {
+		o.byID = map[string]*kept{}
+	}
+	o.byID[id], o.order, o.size = k, append(o.order, id), o.size+len(k.Answer)
+	for ; o.size > keptOutput; o.gone++ {
+		old := o.byID[o.order[o.gone]]
+		o.size -= len(old.Answer)
+		old.Answer, old.TooLarge = nil, true
+	}
+	if len(o.order) > keptCommands {
+		oldest := o.byID[o.order[0]]
+		o.size -= len(oldest.Answer)
+		delete(o.byID, o.order[0])
+		o.order, o.gone = o.order[1:], max(o.gone-1, 0)
+	}
 }
 
 // fleeting are commands whose output is nowhere but in the answer.
@@ -146,7 +182,12 @@ func (q *requests) enter(ctx context.Context, id string) (leave func(), err erro
 	}
 }
 
-func (q *requests) load(ctx context.Context, id string) (*kept, error) {
+func (q *requests) load(ctx context.Context, id string, isFleeting bool) (*kept, error) {
+	if isFleeting {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.outputs.byID[id], nil
+	}
 	r, err := q.store.Get(ctx, store.Requests, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -161,7 +202,7 @@ func (q *requests) load(ctx context.Context, id string) (*kept, error) {
 	return &k, json.Unmarshal(r.Data, &k)
 }
 
-func (q *requests) keep(ctx context.Context, id, owner string, fingerprint []byte, res connect.AnyResponse) error {
+func (q *requests) keep(ctx context.Context, id, owner string, fingerprint []byte, res connect.AnyResponse, isFleeting bool) error {
 	message, ok := res.Any().(proto.Message)
 	if !ok {
 		return fmt.Errorf("an answer of type %T is no message", res.Any())
@@ -173,6 +214,12 @@ func (q *requests) keep(ctx context.Context, id, owner string, fingerprint []byt
 	k := kept{Fingerprint: fingerprint, Answer: answer}
 	if len(answer) > keptAnswer {
 		k.Answer, k.TooLarge = nil, true
+	}
+	if isFleeting {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.outputs.add(id, &k)
+		return nil
 	}
 	data, err := json.Marshal(k)
 	if err != nil {

@@ -9,11 +9,10 @@ import (
 	"os"
 	"sync"
 	"time"
-
 )
 
 // journal knows which requests were begun and are not over, also those of an
-// earlier process. What it writes survives the end of the process; with that of the
+// earlier process, and which commands were run of late. What it writes survives the end of the process; with that of the
 // machine, sandboxes end as well.
 type journal struct {
 	mu   sync.Mutex
@@ -21,12 +20,14 @@ type journal struct {
 	file *os.File // nil if nothing is to survive
 	size int64
 	open map[string]begun // by the request's id
+	ran  []string         // ids of commands that are over, the oldest first; they stay open for the next process
 }
 
 // begun is a request that is not over.
 type begun struct {
 	at   time.Time
 	seed []byte // for the names of what it makes
+	own  bool   // this process has begun it
 }
 
 // An entry of the journal is a mark, the id as digest writes it, the time and the
@@ -37,7 +38,7 @@ const (
 	idSize      = 64
 	seedSize    = 16
 	entrySize   = 1 + idSize + 8 + seedSize
-	journalSize = 1 << 20
+	journalSize = 4 << 20
 )
 
 // openJournal reads what an earlier process has left; without a path there is none.
@@ -57,7 +58,7 @@ func openJournal(path string) (*journal, error) {
 		case data[0] == entryOver:
 			delete(j.open, id)
 		case time.Since(at) < keyLifetime:
-			j.open[id] = begun{at, bytes.Clone(data[entrySize-seedSize : entrySize])}
+			j.open[id] = begun{at, bytes.Clone(data[entrySize-seedSize : entrySize]), false}
 		}
 	}
 	return j, j.rewrite()
@@ -68,19 +69,26 @@ func openJournal(path string) (*journal, error) {
 func (j *journal) begin(id string) (seed []byte, again bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if b, ok := j.open[id]; ok {
+	if b, ok := j.open[id]; ok && !b.own {
 		return b.seed, true, nil
 	}
-	b := begun{time.Now(), make([]byte, seedSize)}
+	b := begun{time.Now(), make([]byte, seedSize), true}
 	_, _ = rand.Read(b.seed) // never fails
 	j.open[id] = b
 	return b.seed, false, j.write(entryBegun, id, b)
 }
 
-// end writes down that a request is over.
-func (j *journal) end(id string) error {
+// end writes down that a request is over. Of a command that was run only this
+// process has the answer: the next must know that it was.
+func (j *journal) end(id string, ran bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if ran {
+		if j.ran = append(j.ran, id); len(j.ran) <= keptCommands {
+			return nil
+		}
+		id, j.ran = j.ran[0], j.ran[1:]
+	}
 	delete(j.open, id)
 	if j.size > journalSize {
 		return j.rewrite()

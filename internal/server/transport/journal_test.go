@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -30,7 +31,7 @@ func TestJournalKnowsWhatAnEarlierServerBegan(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "requests")
 	j := mustOpen(t, path)
 	open, over := mustBegin(t, j, "open", false), mustBegin(t, j, "over", false)
-	if err := j.end(digest("over")); err != nil {
+	if err := j.end(digest("over"), false); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 { // each server passes it on to the next
@@ -50,7 +51,7 @@ func TestJournalForgetsWhatIsOver(t *testing.T) {
 	mustBegin(t, j, "open", false)
 	for range journalSize / entrySize {
 		mustBegin(t, j, "short", false)
-		if err := j.end(digest("short")); err != nil {
+		if err := j.end(digest("short"), false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,4 +79,41 @@ func TestJournalWithABrokenEndIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBegin(t, mustOpen(t, path), "open", true)
+}
+
+func TestJournalKnowsTheLatestCommands(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "requests")
+	j := mustOpen(t, path)
+	run := func(name string) {
+		mustBegin(t, j, name, false)
+		if err := j.end(digest(name), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("first")
+	for i := range keptCommands {
+		run(strconv.Itoa(i))
+	}
+	run("0") // whose answer is forgotten, and that runs anew
+	next := mustOpen(t, path)
+	mustBegin(t, next, "first", false)
+	mustBegin(t, next, "1", true)
+	mustBegin(t, next, strconv.Itoa(keptCommands-1), true)
+}
+
+func TestOutputsAreKeptUpToASize(t *testing.T) {
+	var o outputs
+	const n = 20
+	for i := range n {
+		o.add(strconv.Itoa(i), &kept{Answer: make([]byte, keptOutput/10)})
+	}
+	if o.size > keptOutput || o.byID["0"] == nil || !o.byID["0"].TooLarge || o.byID[strconv.Itoa(n-1)].TooLarge {
+		t.Errorf("%d bytes, %d answers", o.size, len(o.byID))
+	}
+	for i := range keptCommands + 5 {
+		o.add("more "+strconv.Itoa(i), &kept{Answer: []byte("a")})
+	}
+	if len(o.byID) != keptCommands || len(o.order) != keptCommands || o.size != keptCommands || o.gone != 0 {
+		t.Errorf("%d answers of %d, %d bytes, %d gone", len(o.byID), len(o.order), o.size, o.gone)
+	}
 }

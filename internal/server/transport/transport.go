@@ -49,7 +49,7 @@ type Config struct {
 	// Journal is the file of requests with a key that are not over; empty if
 	// none outlives the process.
 	Journal string
-	Log      *slog.Logger
+	Log     *slog.Logger
 	// Audit gets a line of JSON for every request that changes or runs something
 	// or is refused; nil is for none.
 	Audit io.Writer

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"net/http/cgi"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -59,6 +62,42 @@ func TestRepositoriesAreImported(t *testing.T) {
 	wantReason(t, err, connect.CodeFailedPrecondition, "cannot_be_imported")
 	_, err = s.ImportCodebase(admin, fromGit(empty.GetId(), &baileyv1.GitSource{Url: repository, IncludeHistory: true}))
 	wantReason(t, err, connect.CodeUnimplemented, "history_unsupported")
+}
+
+// gitServer serves repositories below a directory over smart HTTP.
+func gitServer(t *testing.T, dir string) string {
+	t.Helper()
+	programs, err := exec.Command("git", "--exec-path").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(programs)), "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestRepositoriesAreImportedOverHTTP(t *testing.T) {
+	testenv.Requires(t, testenv.Program("git"))
+	s := newSite(t, nil)
+	repository := gitRepository(t)
+	url := gitServer(t, filepath.Dir(repository)) + "/" + filepath.Base(repository)
+	c, err := s.CreateCodebase(ann, &baileyv1.CreateCodebaseRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ImportCodebase(admin, fromGit(c.GetId(), &baileyv1.GitSource{Url: url + "/.git", Ref: "v1"})); err != nil {
+		t.Fatal(err)
+	}
+	s.wantContent(c.GetId(), "a", "of git\n")
+	_, err = s.ImportCodebase(admin, &baileyv1.ImportCodebaseRequest{
+		CodebaseId: c.GetId(), Replace: true, Source: &baileyv1.ImportCodebaseRequest_Git{Git: &baileyv1.GitSource{Url: url + "-missing"}},
+	})
+	wantReason(t, err, connect.CodeFailedPrecondition, "cannot_be_imported")
+	s.wantContent(c.GetId(), "a", "of git\n")
 }
 
 // What is on the server's machine, or can be reached only from there, is not for

@@ -117,6 +117,9 @@ func (o *options) serve(ctx context.Context, log *slog.Logger, stdout io.Writer)
 	if err := checkDescriptors(); err != nil {
 		return nil, err
 	}
+	if err := dropPrivileges(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(o.state, 0o700); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func loop(ctx context.Context, args []string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer sandbox.Destroy(context.WithoutCancel(ctx))
+	defer destroy(ctx, sandbox)
 	session, err := sandbox.Session(ctx, nil)
 	if err != nil {
 		return false, err

@@ -17,7 +17,7 @@ func forkAndTry(ctx context.Context, args []string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer sandbox.Destroy(context.WithoutCancel(ctx))
+	defer destroy(ctx, sandbox)
 	prepared, err := sandbox.Snapshot(ctx, "before any fix")
 	if err != nil {
 		return false, err
@@ -30,7 +30,7 @@ func forkAndTry(ctx context.Context, args []string) (bool, error) {
 	var group sync.WaitGroup
 	for i, fork := range forks {
 		group.Go(func() {
-			defer fork.Destroy(context.WithoutCancel(ctx))
+			defer destroy(ctx, fork)
 			worked[i], errs[i] = attempt(ctx, fork, fixes[i], check)
 		})
 	}

@@ -11,6 +11,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+
+	sdk "github.com/bailey-sandbox/bailey/sdk/go"
 )
 
 // example does what it is about, and says whether all went well.
@@ -41,6 +43,13 @@ func main() {
 	}
 	if err != nil || !ok {
 		os.Exit(1)
+	}
+}
+
+// destroy ends a sandbox, also after the context is done.
+func destroy(ctx context.Context, sandbox *sdk.Sandbox) {
+	if err := sandbox.Destroy(context.WithoutCancel(ctx)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	}
 }
 

@@ -13,7 +13,7 @@ func runTests(ctx context.Context, args []string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer sandbox.Destroy(context.WithoutCancel(ctx))
+	defer destroy(ctx, sandbox)
 	exit, err := sandbox.Stream(ctx, sdk.Shell(args[1]), os.Stdout, os.Stderr)
 	return exit.GetCode() == 0, err
 }

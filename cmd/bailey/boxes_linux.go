@@ -164,7 +164,11 @@ func boxReload(r *request, name string) int {
 	if err != nil {
 		return fail(err)
 	}
-	s, err := m.CompileBox()
+	over, err := r.keptOverlay(m, name)
+	if err != nil {
+		return fail(err)
+	}
+	s, err := m.CompileBoxOver(over)
 	if err != nil {
 		return fail(err)
 	}

@@ -21,7 +21,7 @@ func launchKept(r *request, argv []string, log *trace.Log) int {
 		return fail(err)
 	}
 	early := keeper.Connect()
-	s, status := r.compile(argv, log)
+	s, status := r.compileKept(argv, log)
 	if s == nil {
 		early.Close()
 		return status
@@ -34,6 +34,19 @@ func launchKept(r *request, argv []string, log *trace.Log) int {
 		run.Linger = defaultIdle
 	}
 	return runKept(r, early, run, s, log)
+}
+
+// compileKept is compile for a sandbox that stays.
+func (r *request) compileKept(argv []string, log *trace.Log) (*spec.Spec, int) {
+	m, err := r.manager()
+	if err != nil {
+		return nil, fail(err)
+	}
+	over, err := r.keptOverlay(m, r.keep.name)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return r.compileWith(m, spec.Command{Argv: argv, Overlay: over}, log)
 }
 
 // runKept runs a command of a sandbox that stays and returns the exit status.

@@ -362,3 +362,66 @@ func TestKeptCommandsHaveTerminals(t *testing.T) {
 	s.write("exit\r")
 	s.wait()
 }
+
+func TestKeptSandboxWritesToAWorkspace(t *testing.T) {
+	b := keepBench(t)
+	b.env = append(b.env, "BAILEY_DATA="+filepath.Join(b.home, "data"))
+	b.write("a", "one\n", 0o644)
+	run := func(script, stdout string) {
+		t.Helper()
+		b.run("-q", "-k", "dev", "--overlay", "-c", script).want(t, 0, stdout, "")
+	}
+	run("echo two >>a; echo private >/tmp/x", "")
+	run("cat a /tmp/x; echo new >b", "one\ntwo\nprivate\n")
+	if got, err := os.ReadFile(filepath.Join(b.dir, "a")); err != nil || string(got) != "one\n" {
+		t.Errorf("the project has %q, %v", got, err)
+	}
+	b.run("ws", "apply", "dev").wantError(t, "in use")
+	b.run("-q", "--overlay=keep:dev", "--", "true").wantError(t, "in use")
+	b.run("-k", "dev", "--overlay", "--disk", "8M", "--", "true").wantError(t, "resources.disk 8M: in a sandbox that stays")
+	// Another policy is another sandbox, on the same workspace.
+	b.run("-q", "-k", "dev", "--overlay", "--env", "X=1", "--allow-network", "-c", "cat a; ls /tmp/x").want(t, 2, "one\ntwo\n", "ls: cannot access '/tmp/x': No such file or directory\n")
+	b.run("box", "stop", "dev").want(t, 0, "", "")
+	if got := b.run("ws", "diff", "--stat", "dev").stdout; got != "M a\nA b\n" {
+		t.Errorf("diff: got %q", got)
+	}
+	if r := b.run("ws", "apply", "dev"); r.status != 0 {
+		t.Errorf("apply: got %+v", r)
+	}
+	if got, err := os.ReadFile(filepath.Join(b.dir, "a")); err != nil || string(got) != "one\ntwo\n" {
+		t.Errorf("applied: %q, %v", got, err)
+	}
+}
+
+func TestSnapshotOfOneOfSeveralKeptSandboxes(t *testing.T) {
+	b := keepBench(t)
+	b.env = append(b.env, "BAILEY_DATA="+filepath.Join(b.home, "data"))
+	for _, name := range []string{"one", "two"} {
+		b.run("-q", "-k", name, "--overlay", "-c", "echo "+name+" >made").want(t, 0, "", "")
+	}
+	b.run("ws", "snapshot", "one").want(t, 0, "s1\n", "")
+	b.run("ws", "fork", "two", "three").want(t, 0, "", "")
+	b.run("-q", "-k", "one", "--overlay", "-c", "cat made; echo later >made").want(t, 0, "one\n", "")
+	b.run("box", "stop", "--all")
+	b.run("ws", "rollback", "one", "s1").want(t, 0, "", "")
+	for name, want := range map[string]string{"one": "one\n", "three": "two\n"} {
+		if got := b.run("-q", "--overlay=keep:"+name, "-c", "cat made"); got.stdout != want {
+			t.Errorf("%s: got %+v, want %q", name, got, want)
+		}
+	}
+}
+
+func TestKilledKeeperLeavesAnInterruptedWorkspace(t *testing.T) {
+	b := keepBench(t)
+	b.env = append(b.env, "BAILEY_DATA="+filepath.Join(b.home, "data"))
+	b.run("-q", "-k", "dev", "--overlay=keep:work", "-c", "echo x >made").want(t, 0, "", "")
+	keeper := b.keeperPid("dev")
+	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.until("the keeper is gone", func() bool { return syscall.Kill(keeper, 0) != nil })
+	if out := b.run("ws", "list").stdout; !strings.Contains(out, "work  interrupted  +1 ~0 -0") {
+		t.Errorf("list: got %q", out)
+	}
+	b.run("-q", "-k", "dev", "--overlay=keep:work", "-c", "cat made").want(t, 0, "x\n", "")
+}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"os"
 	"strconv"
 	"syscall"
@@ -42,6 +44,23 @@ func dryWorkspace(m *sandbox.Manager) (*workspace, error) {
 		return nil, err
 	}
 	return &workspace{w, false, true}, nil
+}
+
+// keptOverlay is where the changes of a sandbox that stays go, if the policy or the
+// flags want them kept apart: to a workspace of its own name unless one is named.
+func (r *request) keptOverlay(m *sandbox.Manager, box string) (*spec.Overlay, error) {
+	if err := r.overlay.check(); err != nil || !m.WantsOverlay() {
+		return nil, err
+	}
+	if r.overlay.dry {
+		return nil, errors.New("--dry-run does not go with --keep: what a sandbox that stays changes is not known before it ends")
+	}
+	name := cmp.Or(r.overlay.name, box)
+	over, fresh, err := m.KeptOverlay(name)
+	if fresh && !r.settledQuiet() {
+		say(tagNote, "changes are kept as "+name+"; when the sandbox has ended: bailey ws diff "+name)
+	}
+	return over, err
 }
 
 // overlay is what Compile is told of it.

@@ -458,7 +458,7 @@ func TestOverlayIsRefusedWhereItCannotBeHeld(t *testing.T) {
 		{[]string{"--overlay", "--runtime", "landlock"}, "the landlock runtime cannot keep changes apart"},
 		{[]string{"--overlay", "--runtime", "bwrap"}, "the bwrap runtime cannot keep changes apart"},
 		{[]string{"--overlay", "--runtime", "runc"}, "the runc runtime cannot keep changes apart"},
-		{[]string{"--overlay", "--keep", "box"}, "only a command with a sandbox of its own"},
+		{[]string{"--dry-run", "--keep", "box"}, "--dry-run does not go with --keep"},
 		{[]string{"--overlay", "--dir", "/"}, "is not a project"},
 		{[]string{"--overlay=x"}, "is not keep:NAME"},
 		{[]string{"--overlay=keep:../x"}, ": a name "},

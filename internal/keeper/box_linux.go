@@ -20,6 +20,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
 )
 
 // box is a resident sandbox.
@@ -40,6 +41,9 @@ type box struct {
 	view     *views.View // nil without path permissions that need one
 	frame    []byte      // key of what cannot change while it stands
 
+	workspace *delta.Delta  // that its changes go to, if it holds one
+	gone      chan struct{} // closed when nothing is left of it
+
 	changing sync.Mutex     // held while the network rules change
 	now      *config.Config // those that hold, if they were changed
 	ports    []string       // of the host that lead inside
@@ -59,7 +63,7 @@ type box struct {
 
 func newBox(k *Keeper, name string, key []byte) *box {
 	return &box{
-		keeper: k, name: name, key: key, created: time.Now(), ready: make(chan struct{}),
+		keeper: k, name: name, key: key, created: time.Now(), ready: make(chan struct{}), gone: make(chan struct{}),
 		commands: make(map[*native.Job]*command),
 	}
 }
@@ -80,6 +84,8 @@ func (b *box) attend() {
 	<-b.resident.Done()
 	b.closeView()
 	b.output.end()
+	b.leaveWorkspace()
+	close(b.gone)
 	b.keeper.forget(b)
 }
 
@@ -95,8 +101,17 @@ func (b *box) build(c *conn) error {
 func (b *box) raise(p *Plan, note func(line string)) (err error) {
 	b.spec = &p.Spec
 	b.frame = Key(b.spec.Frame())
+	if err := b.holdWorkspace(); err != nil {
+		return err
+	}
 	b.resident, b.gate, err = b.open(p)
 	if err != nil {
+		b.leaveWorkspace()
+		return err
+	}
+	if err := b.nameSandbox(); err != nil {
+		b.resident.Close()
+		b.leaveWorkspace()
 		return err
 	}
 	b.ports = b.gate.Exposed()
@@ -226,6 +241,7 @@ func (b *box) finish() {
 	b.keeper.mu.Unlock()
 	if b.err == nil && !wanted {
 		b.resident.Close()
+		<-b.gone // the next one may want the same workspace
 	}
 }
 
@@ -254,6 +270,7 @@ func (b *box) stop(grace time.Duration) {
 		break
 	}
 	b.resident.Close()
+	<-b.gone
 }
 
 // command is one that runs in a box.

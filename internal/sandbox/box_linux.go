@@ -26,7 +26,7 @@ func (m *Manager) Open() (*Box, error) { return m.OpenOver(m.config.Place) }
 
 // OpenOver is Open with changes to the project kept apart, if over is not nil.
 func (m *Manager) OpenOver(over *spec.Overlay) (*Box, error) {
-	s, err := m.compileBox(over)
+	s, err := m.CompileBoxOver(over)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func OpenResidentBy(open func() (*native.Resident, error), s *spec.Spec, report 
 // which must be the same in everything else. They hold for connections made from
 // then on.
 func (b *Box) UpdateNetwork(m *Manager) error {
-	s, err := m.compileBox(b.spec.Overlay)
+	s, err := m.CompileBoxOver(b.spec.Overlay)
 	if err != nil {
 		return err
 	}

@@ -200,9 +200,11 @@ func (m *Manager) WantsOverlay() bool {
 }
 
 // CompileBox decides what the policy means for a sandbox that stays.
-func (m *Manager) CompileBox() (*spec.Spec, error) { return m.compileBox(m.config.Place) }
+func (m *Manager) CompileBox() (*spec.Spec, error) { return m.CompileBoxOver(m.config.Place) }
 
-func (m *Manager) compileBox(over *spec.Overlay) (*spec.Spec, error) {
+// CompileBoxOver is CompileBox with changes to the project kept apart, if over is
+// not nil.
+func (m *Manager) CompileBoxOver(over *spec.Overlay) (*spec.Spec, error) {
 	if m.loaded == nil {
 		return nil, errNotInitialized
 	}

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -60,15 +59,41 @@ func (w *Workspace) open(store delta.Store, name, project string, dry bool) (err
 	return err
 }
 
-// reopen goes on in a workspace. One that is just being applied is not what it
-// will be.
+// reopen goes on in a workspace.
 func (w *Workspace) reopen() error {
-	name := w.Delta.Record.Name
-	if _, err := os.Lstat(w.Delta.Dir() + "/journal/plan"); err == nil {
+	if err := w.Delta.CheckApplied(); err != nil {
 		w.Delta.Close()
-		return errors.New("workspace " + name + ": applying it was cut short; finish that first: bailey ws apply " + name)
+		return err
 	}
 	return w.Delta.Begin()
+}
+
+// KeptOverlay is the overlay of a sandbox that stays, in the workspace of a name,
+// which is made if there is none. It may be in use already: by that sandbox.
+func (m *Manager) KeptOverlay(name string) (over *spec.Overlay, fresh bool, err error) {
+	project, err := m.OverlaidProject()
+	if err != nil {
+		return nil, false, err
+	}
+	store, err := delta.Place(m.Home())
+	if err != nil {
+		return nil, false, err
+	}
+	d, err := store.Peek(name)
+	if errors.Is(err, delta.ErrNotFound) {
+		fresh = true
+		d, err = store.Create(delta.Options{Name: name, Stack: []delta.Lower{{Dir: project}}, Target: project, State: delta.Kept})
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	d.Close()
+	w := Workspace{Delta: d}
+	if err := w.place(m); err != nil {
+		return nil, false, err
+	}
+	w.Over.Held = true
+	return &w.Over, fresh, nil
 }
 
 // place says where the workspace is, as the compiler wants to know it.
@@ -80,7 +105,7 @@ func (w *Workspace) place(m *Manager) error {
 	w.Over = spec.Overlay{
 		Name: w.Delta.Record.Name, Source: w.Delta.Record.Target, Lowers: w.Delta.Lowers(), Upper: dir + "/upper", Work: dir + "/work",
 	}
-	if m.loaded.Policy.Resources.Disk == nil {
+	if m.loaded.Policy.Resources.Disk == nil || w.Fresh {
 		return nil
 	}
 	return w.Measure()

@@ -27,6 +27,9 @@ type Overlay struct {
 	// when a program inside asks for that. Otherwise its end waits until the whole
 	// file system that Upper is on has been written.
 	Volatile bool `json:"volatile,omitempty"`
+	// Held says that who makes the sandbox, which stays, holds the workspace for as
+	// long as it stands.
+	Held bool `json:"held,omitempty"`
 	// Used is how many bytes of Limits.Disk what is in Upper takes already.
 	Used int64 `json:"used,omitempty"`
 	// InMemory says that Upper is only read, as the topmost of Lowers, and the
@@ -121,7 +124,7 @@ func (c *compiler) boundOverlay(o *Overlay) {
 		return
 	}
 	size := policy.Size(l.Disk).String()
-	c.refuseIf(c.command.Later, keyDisk, size, "in a sandbox that stays, changes are kept on the disk, where nobody counts them, and not in memory until an end that may never come",
+	c.refuseIf(c.command.Later || o.Held, keyDisk, size, "in a sandbox that stays, changes are kept on the disk, where nobody counts them, and not in memory until an end that may never come",
 		"run it by: bailey --overlay -- CMD; or leave the limit out")
 	c.refuseIf(l.Disk-o.Used < minDisk, keyDisk, size, "the workspace "+o.Name+" takes "+policy.Size(o.Used).String()+" already, which counts",
 		"apply or discard it, or give more")

@@ -28,7 +28,11 @@ func (s *Store) Holder(name string) (Freezer, error) {
 	if err != nil {
 		return nil, err
 	}
-	inside, err := below(holder)
+	d, err := s.Peek(name)
+	if err != nil {
+		return nil, err
+	}
+	inside, err := below(holder, d.First())
 	if err != nil {
 		return nil, fmt.Errorf("workspace %s: %w", name, err)
 	}
@@ -52,14 +56,14 @@ func whoHasOpen(file string) (pid int, err error) {
 }
 
 // below finds the process namespace of the sandbox that a process has started. One
-// that has several must say itself which it means.
-func below(holder int) (namespace string, err error) {
+// that has several must have said which it means: by its first process, or 0.
+func below(holder, first int) (namespace string, err error) {
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", holder))
 	if err != nil {
 		return "", err
 	}
 	for _, p := range processes() {
-		if parent(p) != holder {
+		if parent(p) != holder || first != 0 && p != first {
 			continue
 		}
 		ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", p))

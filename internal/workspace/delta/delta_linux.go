@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -56,6 +57,34 @@ func (d *Delta) Live() string { return d.Record.Stack[len(d.Record.Stack)-1].Dir
 func (d *Delta) Begin() error {
 	d.Record.State, d.Record.Started, d.Record.InMemory = Running, time.Now(), false
 	return d.Save()
+}
+
+// CheckApplied refuses a workspace that is just being applied: it is not what it
+// will be.
+func (d *Delta) CheckApplied() error {
+	if _, err := os.Lstat(d.dir + "/journal/plan"); err != nil {
+		return nil
+	}
+	name := d.Record.Name
+	return errors.New("workspace " + name + ": applying it was cut short; finish that first: bailey ws apply " + name)
+}
+
+// NameFirst writes down which process is the first of the sandbox that runs in the
+// workspace, for a holder that has several. It counts for as long as the holder has
+// the workspace.
+func (d *Delta) NameFirst(pid int) error {
+	_, err := d.held.WriteAt([]byte(strconv.Itoa(pid)+"\n"), 0)
+	return err
+}
+
+// First is the process that the holder of a workspace has named by NameFirst, or 0.
+func (d *Delta) First() int {
+	data, err := os.ReadFile(d.dir + "/lock")
+	if err != nil {
+		return 0
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(data))) // nothing is 0
+	return pid
 }
 
 // HoldInMemory writes down that what the run writes is to be had only from Absorb.
@@ -225,6 +254,9 @@ func (d *Delta) lock() error {
 		return err
 	}
 	d.held = f
+	if d.exclusive {
+		return f.Truncate(0) // what the holder before has named
+	}
 	return nil
 }
 

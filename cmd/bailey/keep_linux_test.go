@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -390,6 +391,43 @@ func TestKeptSandboxWritesToAWorkspace(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(b.dir, "a")); err != nil || string(got) != "one\ntwo\n" {
 		t.Errorf("applied: %q, %v", got, err)
+	}
+}
+
+func TestPathPermissionsHoldOverAnOverlay(t *testing.T) {
+	b := keepBench(t)
+	testenv.Requires(t, testenv.FUSE)
+	b.env = append(b.env, "BAILEY_DATA="+filepath.Join(b.home, "data"))
+	if err := os.Mkdir(filepath.Join(b.dir, "d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".env", "d/.env", "d/a.ro", "d/v.md", "d/f"} {
+		b.write(name, "host\n", 0o644)
+	}
+	policy := b.write("../rules.jsonc", `{"extends": "default", "workspace": {"rules": [
+		{"pattern": "**/.env", "permission": "none"}, {"pattern": "d/*.ro", "permission": "read"}, {"pattern": "**/*.md", "permission": "view"}]}}`, 0o644)
+	const script = `
+		ls -A . d; cat .env d/.env d/v.md 2>/dev/null; cat d/a.ro
+		for f in .env d/.env d/a.ro d/b.ro d/v.md new/.env; do mkdir -p new; echo x 2>/dev/null >$f && echo wrote $f; done
+		mv d/f d/.env 2>/dev/null && echo moved; ln d/f d/c.ro 2>/dev/null && echo linked; rm -f d/a.ro 2>/dev/null; cat d/a.ro
+		echo inside >>d/f; cat d/f; mv d/f d/g; echo new >new/n`
+	want := ".:\nd\n\nd:\na.ro\nf\nv.md\nhost\nhost\nhost\ninside\n"
+	for name, flags := range map[string][]string{
+		"own":       {"--overlay=keep:own"},
+		"in-memory": {"--overlay=keep:in-memory", "--disk", "8M"},
+		"kept":      {"-k", "kept", "--overlay"},
+	} {
+		got := b.run(slices.Concat([]string{"-q", "-s", policy}, flags, []string{"-c", script + " 2>/dev/null; true"})...)
+		if got.status != 0 || got.stdout != want {
+			t.Errorf("%s: got %+v, want %q", name, got, want)
+		}
+		b.run("box", "stop", "--all")
+		if got := b.run("ws", "diff", "--stat", name).stdout; got != "D d/f\nA d/g\nA new/\nA new/n\n" {
+			t.Errorf("%s: diff: got %q", name, got)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(b.dir, "d/f")); err != nil || string(got) != "host\n" {
+		t.Errorf("the project has %q, %v", got, err)
 	}
 }
 

@@ -83,9 +83,9 @@ func (p *prepared) open(o native.Options) (err error) {
 	return nil
 }
 
-// view has the keeper show the project under path permissions.
-func (p *prepared) view(r *spec.Rules) (*os.File, error) {
-	shown, err := keeper.OpenView(r)
+// view has the keeper show the project, or an overlay, under path permissions.
+func (p *prepared) view(r *spec.Rules, dir *os.File) (*os.File, error) {
+	shown, err := keeper.OpenView(r, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -29,9 +29,14 @@ type Shown struct {
 // Close ends the view. So does the end of this process, in whatever way.
 func (s *Shown) Close() { s.conn.close() }
 
-// OpenView asks the keeper for a view.
-func OpenView(r *spec.Rules) (*Shown, error) {
-	c, answer, err := ask(askShow, Show{*r, os.Getegid()}, true)
+// OpenView asks the keeper for a view: of a directory, or if that is nil, of what
+// the rules are about.
+func OpenView(r *spec.Rules, dir *os.File) (*Shown, error) {
+	var files []*os.File
+	if dir != nil {
+		files = append(files, dir)
+	}
+	c, answer, err := ask(askShow, Show{*r, os.Getegid()}, true, files...)
 	if err != nil {
 		return nil, err
 	}
@@ -51,16 +56,18 @@ type gallery struct {
 	server *views.Server
 }
 
-// open makes a view.
-func (g *gallery) open(r *spec.Rules) (*views.View, error) {
-	// The name is taken once, and nobody can put a link in its place.
-	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	fd, err := unix.Openat2(unix.AT_FDCWD, r.Root, how)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: r.Root, Err: err}
+// open makes a view of a directory, or if that is nil, of what the rules are about.
+func (g *gallery) open(r *spec.Rules, dir *os.File) (_ *views.View, err error) {
+	if dir == nil {
+		// The name is taken once, and nobody can put a link in its place.
+		how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+		fd, err := unix.Openat2(unix.AT_FDCWD, r.Root, how)
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: r.Root, Err: err}
+		}
+		dir = os.NewFile(uintptr(fd), r.Root)
+		defer dir.Close()
 	}
-	dir := os.NewFile(uintptr(fd), r.Root)
-	defer dir.Close()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.server != nil {
@@ -88,7 +95,12 @@ func (k *Keeper) show(c *conn, r *received) error {
 	if s.GID != os.Getegid() {
 		return fmt.Errorf("workspace.rules: the keeper of views runs as group %d and this command as group %d; run it as the same group, or end the sandboxes that run: bailey box stop --all", os.Getegid(), s.GID)
 	}
-	v, err := k.gallery.open(&s.Rules)
+	var dir *os.File
+	if len(r.files) > 0 {
+		dir = r.files[0]
+	}
+	v, err := k.gallery.open(&s.Rules, dir)
+	r.close() // the view has its own
 	if err != nil {
 		return err
 	}
@@ -104,11 +116,11 @@ func (k *Keeper) show(c *conn, r *received) error {
 }
 
 // openView makes the view of a sandbox that stays.
-func (b *box) openView(r *spec.Rules) (*os.File, error) {
+func (b *box) openView(r *spec.Rules, dir *os.File) (*os.File, error) {
 	if b.view != nil {
 		b.view.Close() // of an attempt that failed
 	}
-	v, err := b.keeper.gallery.open(r)
+	v, err := b.keeper.gallery.open(r, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -416,14 +416,6 @@ var fixes = []struct {
 		},
 	},
 	{
-		`workspace.rules: rules with patterns cannot be held over an overlay; write rules that are paths, or use "direct"`,
-		func(t *trial) {
-			t.policy.Workspace = policy.Workspace{Mode: new("overlay"), Rules: []policy.WorkspaceRule{{Pattern: "**/*.pem", Permission: "none"}}}
-			t.command.Overlay = &Overlay{Source: "/home/u/p", Lowers: []string{"/home/u/p"}, Upper: "/home/u/o/upper", Work: "/home/u/o/work"}
-		},
-		func(t *trial) { t.policy.Workspace.Mode, t.command.Overlay = new("direct"), nil },
-	},
-	{
 		"workspace.rules: /home/u is not a project; cd into a project",
 		func(t *trial) {
 			t.facts.host.Dir = "/home/u"

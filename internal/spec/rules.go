@@ -11,8 +11,8 @@ import (
 )
 
 // Rules are path permissions that mounts cannot hold. Every mount whose Source
-// lies in Root is taken from a view of that directory that holds them, and not
-// from the host. A runtime that does not do so must refuse the Spec: all its other
+// lies in Root is taken from a view of that directory, or of the overlay that lies
+// over it, that holds them, and not from the host. A runtime that does not do so must refuse the Spec: all its other
 // mounts are the same with rules and without.
 type Rules struct {
 	// Root is the workspace, which is seen under its own name.
@@ -173,8 +173,6 @@ func (c *compiler) needView(lists [][]pathrule.Rule) {
 	switch {
 	case c.spec.Runtime != "" && c.spec.Runtime != RuntimeNative:
 		c.reasons = append(c.reasons, r.Refused(c.spec.Runtime))
-	case c.command.Overlay != nil:
-		c.refuse(keyRules, "", "rules with patterns cannot be held over an overlay", `write rules that are paths, or use "direct"`)
 	case c.wide(c.project):
 		c.refuse(keyRules, "", c.project+" is not a project", "cd into a project")
 	}

@@ -314,7 +314,7 @@ func (b *builder) devpts() {
 // mounts makes everything a Spec lists. What of it lies in the overlay, if there
 // is one, is taken from there.
 func (b *builder) mounts(list []spec.Mount, over *spec.Overlay) {
-	if over != nil {
+	if over != nil && b.over == nil { // a view may have wanted it before
 		b.layers(over)
 	}
 	for i := range list {

@@ -65,9 +65,14 @@ func (l *launcher) handOutChanges() {
 	if !l.spec.Overlay.HeldInMemory() {
 		return
 	}
-	l.begin(WallOverlay, "hand out", "the changes", "")
+	l.handOut(WallOverlay, "the changes", l.upperAt)
+}
+
+// handOut gives the launcher a scratch directory, or what is mounted there.
+func (l *launcher) handOut(w Wall, what, name string) {
+	l.begin(w, "hand out", what, "")
 	msg := l.message(1)
-	l.call(unix.SYS_OPENAT, num(fdScratch), l.str(l.upperAt), num(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC), num(0)).out = uintptr(unsafe.Pointer(msg.descriptor(0)))
+	l.call(unix.SYS_OPENAT, num(fdScratch), l.str(name), num(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC), num(0)).out = uintptr(unsafe.Pointer(msg.descriptor(0)))
 	l.send(msg, 0)
 	l.call(unix.SYS_CLOSE, from(cell(msg.descriptor(0))))
 }

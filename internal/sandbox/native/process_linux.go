@@ -42,8 +42,8 @@ type Options struct {
 	// on, or once the command runs.
 	Begun func(pidfd int)
 	// View, if not nil, opens the mount that shows the project of a Spec with
-	// Rules.
-	View func(*spec.Rules) (*os.File, error)
+	// Rules: what is in the directory, or if that is nil, in their Root.
+	View func(r *spec.Rules, dir *os.File) (*os.File, error)
 	// Account has everything counted that Process.Used can tell, where this
 	// machine lets it be counted.
 	Account bool
@@ -390,6 +390,9 @@ func (e *Embryo) hear(l *launcher) error {
 	}
 	if l.sockets != nil && !l.connected {
 		e.proc.Listeners = receiveListeners(e.pipes.socket, l.sockets)
+	}
+	if err := e.viewOverlay(l.spec); err != nil {
+		return err
 	}
 	if l.spec.Overlay.HeldInMemory() {
 		if fd := receiveDescriptor(e.pipes.socket); fd >= 0 {

@@ -15,7 +15,7 @@ import (
 var ErrNoView = errors.New("workspace.rules: path permissions with patterns need the keeper of resident sandboxes; run the command by: bailey -- CMD")
 
 // openView asks for the mount that the project is shown by, if the Spec wants
-// one.
+// one. That of an overlay can only be had once the child has made it.
 func (e *Embryo) openView(s *spec.Spec) (*os.File, error) {
 	if s.Rules == nil {
 		return nil, nil
@@ -23,7 +23,29 @@ func (e *Embryo) openView(s *spec.Spec) (*os.File, error) {
 	if e.o.View == nil {
 		return nil, ErrNoView
 	}
-	return e.o.View(s.Rules)
+	if s.Overlay != nil {
+		return nil, nil
+	}
+	return e.o.View(s.Rules, nil)
+}
+
+// viewOverlay takes the overlay from the child, which waits, and gives it a view of
+// that.
+func (e *Embryo) viewOverlay(s *spec.Spec) error {
+	if s.Rules == nil || s.Overlay == nil {
+		return nil
+	}
+	fd := receiveDescriptor(e.pipes.socket)
+	if fd < 0 {
+		return nil // the child has ended, and says why
+	}
+	dir := os.NewFile(uintptr(fd), s.Overlay.Source)
+	defer dir.Close()
+	view, err := e.o.View(s.Rules, dir)
+	if err != nil {
+		return err
+	}
+	return e.sendView(view)
 }
 
 // sendView gives the child the mount. It waits in the socket until the child is
@@ -43,6 +65,10 @@ func (l *launcher) ruled() {
 	rules := l.spec.Rules
 	if rules == nil {
 		return
+	}
+	if over := l.spec.Overlay; over != nil {
+		l.layers(over)
+		l.handOut(WallRules, "the overlay", l.overAt)
 	}
 	l.begin(WallRules, "attach the view of", rules.Root, "")
 	l.view, l.viewAt = rules, l.scratch(0o755)

@@ -36,7 +36,7 @@ func launchKept(r *request, argv []string, log *trace.Log) int {
 	return runKept(r, early, run, s, log)
 }
 
-// compileKept is compile for a sandbox that stays.
+// compileKept is compileWith for a sandbox that stays.
 func (r *request) compileKept(argv []string, log *trace.Log) (*spec.Spec, int) {
 	m, err := r.manager()
 	if err != nil {

@@ -85,17 +85,8 @@ func (r *request) carryOut(m *sandbox.Manager, p *prepared, s *spec.Spec) int {
 	return p.run(r, s)
 }
 
-// compile decides what a command gets, and says what its user should know. If
+// compileWith decides what a command gets, and says what its user should know. If
 // it gets nothing it returns the exit status.
-func (r *request) compile(argv []string, log *trace.Log) (*spec.Spec, int) {
-	m, err := r.manager()
-	if err != nil {
-		return nil, fail(err)
-	}
-	return r.compileWith(m, spec.Command{Argv: argv}, log)
-}
-
-// compileWith is compile with a policy that is found already.
 func (r *request) compileWith(m *sandbox.Manager, c spec.Command, log *trace.Log) (*spec.Spec, int) {
 	log.Mark("policy")
 	c.Image = r.image.found

@@ -139,6 +139,8 @@ var flags = []flag{
 var runFlags = []flag{
 	{"image", "", "IMAGE", "run it in an OCI image: a reference, or the path of a layout or an archive", hintPath, func(r *request, v string) error { return setOnce(&r.image.ref, v) }},
 	{"rootfs", "", "DIR", "run it in the root directory of another system", hintPath, func(r *request, v string) error { return setOnce(&r.image.rootfs, v) }},
+	{"user", "", "USER", "with --image or --rootfs: be this user inside, USER or USER:GROUP, by number or by name there", hintNone, func(r *request, v string) error { return setOnce(&r.image.user, v) }},
+	{"workdir", "", "DIR", "with --image or --rootfs: start in this directory inside", hintNone, func(r *request, v string) error { return setOnce(&r.image.workdir, v) }},
 	{"detach", "", "", "with --keep: do not wait for it; see: bailey box logs", hintNone, func(r *request, _ string) error { r.keep.detach = true; return nil }},
 	{"idle-timeout", "", "TIME", "with --keep or --pool: how long sandboxes stay without a command (default: 15m)", hintNone, func(r *request, v string) error { return setDuration(&r.keep.idle, v) }},
 	{"pool", "", "", "with runc, crun and gvisor: have sandboxes built beforehand, one for each command to come", hintNone, func(r *request, _ string) error { r.keep.pool = true; return nil }},

@@ -10,8 +10,10 @@ import (
 
 // imageRequest is what the flags about another system's root directory ask for.
 type imageRequest struct {
-	ref    string
-	rootfs string
+	ref     string
+	rootfs  string
+	user    string // who the command is to be there
+	workdir string // and where it starts
 
 	// What was found.
 	found  *spec.Image
@@ -20,7 +22,9 @@ type imageRequest struct {
 
 // imageFlags are those about images, for verbs that run nothing.
 func imageFlags() []flag {
-	return slices.DeleteFunc(slices.Clone(runFlags), func(f flag) bool { return f.long != "image" && f.long != "rootfs" })
+	return slices.DeleteFunc(slices.Clone(runFlags), func(f flag) bool {
+		return f.long != "image" && f.long != "rootfs" && f.long != "user" && f.long != "workdir"
+	})
 }
 
 // inImage is the command as an image has it: its entry point stands before the words, and

@@ -22,7 +22,7 @@ func (r *request) openImage() error {
 	q := &r.image
 	switch {
 	case q.ref == "" && q.rootfs == "":
-		return nil
+		return q.placeCommand(false)
 	case q.ref != "" && q.rootfs != "":
 		return errors.New("--image and --rootfs exclude each other")
 	case r.keep.name != "":
@@ -30,7 +30,10 @@ func (r *request) openImage() error {
 	case insideSandbox():
 		return errors.New("--image and --rootfs need mounts, which a sandbox inside a sandbox does not have; run it outside")
 	case q.rootfs != "":
-		return q.openDirectory()
+		if err := q.openDirectory(); err != nil {
+			return err
+		}
+		return q.placeCommand(false)
 	}
 	f, err := host.New()
 	if err != nil {
@@ -45,7 +48,7 @@ func (r *request) openImage() error {
 	}
 	q.config = found.Config
 	q.found = &spec.Image{Name: q.ref, ID: found.ID, Dir: found.Dir, Env: found.Config.Env}
-	return nil
+	return q.placeCommand(len(r.args) == 0 && !r.hasLine)
 }
 
 func (q *imageRequest) openDirectory() error {

@@ -44,7 +44,7 @@ func busyImage(t *testing.T, c v1.Config) string {
 		}
 	}
 	add(tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/busybox", Mode: 0o755}, busybox)
-	for _, applet := range []string{"sh", "cat", "ls", "echo", "touch", "env", "id"} {
+	for _, applet := range []string{"sh", "cat", "ls", "echo", "touch", "env", "id", "pwd"} {
 		add(tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + applet, Linkname: "busybox"}, nil)
 	}
 	// An absolute link, which must not lead to the host's.
@@ -52,6 +52,8 @@ func busyImage(t *testing.T, c v1.Config) string {
 	add(tar.Header{Typeflag: tar.TypeSymlink, Name: "all", Linkname: "/"}, nil)
 	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/os-release", Mode: 0o644}, []byte("the image's\n"))
 	add(tar.Header{Typeflag: tar.TypeReg, Name: "app/file", Mode: 0o666}, []byte("content\n"))
+	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0::/:/bin/sh\napp:x:1234:2345::/:/bin/sh\n"))
+	add(tar.Header{Typeflag: tar.TypeReg, Name: "etc/group", Mode: 0o644}, []byte("root:x:0:\napps:x:2345:\nothers:x:3456:\n"))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +77,63 @@ func busyImage(t *testing.T, c v1.Config) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+func TestCommandIsTheImagesUser(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("busybox"))
+	b := newBench(t)
+	file := busyImage(t, v1.Config{User: "app", WorkingDir: "/app", Cmd: []string{"sh", "-c", "id -u; id -g; pwd"}})
+	for _, test := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"its own command", nil, "1234\n2345\n/app\n"},
+		{"words of the caller's", []string{"--", "sh", "-c", "id -u; id -g; pwd"}, "1234\n2345\n" + b.dir + "\n"},
+		{"a directory of the caller's", []string{"--workdir", "/etc", "--", "pwd"}, "/etc\n"},
+		{"a user of the caller's", []string{"--user", "99:others", "--", "sh", "-c", "id -u; id -g"}, "99\n3456\n"},
+		{"a user without a group", []string{"--user", "77", "--", "sh", "-c", "id -u; id -g"}, "77\n77\n"},
+		{"root", []string{"--user", "root", "--", "sh", "-c", "id -u; id -g"}, "0\n0\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := b.run(append([]string{"run", "-q", "--image", file}, test.args...)...); got.status != 0 || got.stdout != test.want {
+				t.Errorf("%+v, want %q", got, test.want)
+			}
+		})
+	}
+	// What it makes is the caller's, outside.
+	if got := b.run("run", "-q", "--image", file, "--", "sh", "-c", "echo x >made"); got.status != 0 {
+		t.Errorf("%+v", got)
+	}
+	info, err := os.Stat(filepath.Join(b.dir, "made"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() {
+		t.Errorf("what was made belongs to %d:%d, not to the caller", st.Uid, st.Gid)
+	}
+	b.run("run", "--image", file, "--user", "nobody-there", "--", "id").wantError(t, "--user nobody-there", "is not known there", "by its number")
+	b.run("run", "--image", file, "--workdir", "/nowhere", "--", "id").wantError(t, "--workdir /nowhere", "is no directory")
+	b.run("--user", "app", "--", "true").wantError(t, "--user and --workdir go with --image or --rootfs")
+}
+
+func TestContainersShowTheImagesUserOrSayWhyNot(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("busybox"), testenv.Program("bwrap"), testenv.Program("crun"))
+	b := newBench(t)
+	file := busyImage(t, v1.Config{User: "app"})
+	const shown, why = "1234\n2345\n", "the command is not the image's user 1234:2345"
+	root := os.Geteuid() == 0
+	for runtime, shows := range map[string]bool{"bwrap": !root, "crun": root} {
+		t.Run(runtime, func(t *testing.T) {
+			got := b.run("run", "--runtime", runtime, "--image", file, "--", "sh", "-c", "id -u; id -g; echo x >made")
+			if got.status != 0 || (got.stdout == shown) != shows || strings.Contains(got.stderr, why) == shows {
+				t.Errorf("%+v", got)
+			}
+			if asked := b.run("run", "-q", "--runtime", runtime, "--image", file, "--user", "7", "--", "id", "-u"); shows && asked.stdout != "7\n" || !shows && !strings.Contains(asked.stderr, "--user 7:7") {
+				t.Errorf("asked for: %+v", asked)
+			}
+		})
+	}
 }
 
 // weak leaves out what runtimes without a broker refuse.

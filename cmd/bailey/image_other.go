@@ -6,8 +6,8 @@ import "errors"
 
 // openImage refuses: the root directory of another system needs mounts.
 func (r *request) openImage() error {
-	if r.image.ref == "" && r.image.rootfs == "" {
+	if q := &r.image; q.ref == "" && q.rootfs == "" && q.user == "" && q.workdir == "" {
 		return nil
 	}
-	return errors.New("--image and --rootfs need Linux")
+	return errors.New("--image, --rootfs, --user and --workdir need Linux")
 }

@@ -44,6 +44,7 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 	c.network()
 	c.limits()
 	c.presentation()
+	c.imageUser()
 	if c.locateCaller() {
 		c.searchPath()
 		c.files()

@@ -62,7 +62,8 @@ func commandRows(s *Spec) [][2]string {
 			quoted[i] = strconv.Quote(a)
 		}
 	}
-	user := "user " + strconv.Itoa(s.Identity.UID) + ", group " + strconv.Itoa(s.Identity.GID)
+	uid, gid := s.Identity.Inside()
+	user := "user " + strconv.Itoa(uid) + ", group " + strconv.Itoa(gid)
 	rows := [][2]string{{"run", strings.Join(quoted, " ")}, {"in", plain.Text(s.Dir)}, {"as", user}}
 	if i := s.Image; i != nil {
 		rows = append(rows, [2]string{"image", plain.Text(strings.TrimSpace(i.Name + " " + i.ID))}, [2]string{"at", plain.Text(i.Dir)})

@@ -70,6 +70,19 @@ var fixes = []struct {
 		func(t *trial) { t.facts.host.Dir = "/opt/loop" },
 		func(t *trial) { t.facts.host.Dir = "/opt" },
 	},
+	{
+		"--workdir /nowhere: is no directory that the command can see; name one of the image or of the project, with its whole path",
+		func(t *trial) { t.command.Image = &Image{Dir: "/opt", WorkingDir: "/nowhere", WorkingDirAsked: true} },
+		func(t *trial) { t.command.Image.WorkingDir = "/home/u/p" },
+	},
+	{
+		"--user 7:7: with crun an ordinary user is root inside, without its rights; leave it out, or use --runtime native",
+		func(t *trial) {
+			t.policy.Runtime = new("crun")
+			t.command.Image = &Image{Dir: "/opt", User: Shown{Set: true, UID: 7, GID: 7}, UserAsked: true}
+		},
+		func(t *trial) { t.policy.Runtime = new("native") },
+	},
 	// Files.
 	{
 		"filesystem.allowRead /run/daemon.sock: is a socket; name it in network.allowUnixSockets",

@@ -3,6 +3,7 @@ package spec
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
@@ -20,6 +21,73 @@ type Image struct {
 	Dir string `json:"dir"`
 	// Env are variables that it sets.
 	Env []string `json:"-"`
+	// User is who the command is to be inside, and UserAsked says that the caller wants
+	// that, not only the image.
+	User      Shown `json:"-"`
+	UserAsked bool  `json:"-"`
+	// WorkingDir is where the command is to start, or ""; WorkingDirAsked is as with the
+	// user.
+	WorkingDir      string `json:"-"`
+	WorkingDirAsked bool   `json:"-"`
+}
+
+// imageUser has the command be the user that the image names. What runtimes cannot do is
+// refused to who asks for it, and otherwise said.
+func (c *compiler) imageUser() {
+	i := c.command.Image
+	if i == nil || !i.User.Set {
+		return
+	}
+	reason := c.spec.Identity.cannotShow(c.spec.Runtime, i.User)
+	user := strconv.Itoa(i.User.UID) + ":" + strconv.Itoa(i.User.GID)
+	switch {
+	case reason == "":
+		c.spec.Identity.Shown = i.User
+	case i.UserAsked:
+		c.refuse("--user", user, reason, "leave it out, or use --runtime native")
+	default:
+		c.warn("the command is not the image's user " + user + ": " + reason)
+	}
+}
+
+// cannotShow says why a runtime cannot have a caller be another user inside, or "".
+func (id Identity) cannotShow(runtime string, as Shown) string {
+	const ids = 65536 // of a container
+	switch runtime {
+	case "", RuntimeNative:
+	case RuntimeBwrap:
+		if id.Full {
+			return "bubblewrap would lose the rights to build the sandbox"
+		}
+	case "runc", "crun", "gvisor":
+		switch {
+		case !id.Full && (as.UID != 0 || as.GID != 0):
+			return "with " + runtime + " an ordinary user is root inside, without its rights"
+		case id.Full && (as.UID <= 0 || as.GID <= 0 || as.UID >= ids || as.GID >= ids):
+			return "with " + runtime + " the command is not root inside, and has a number below 65536"
+		}
+	default:
+		return "the " + runtime + " runtime has no user namespace that could show it"
+	}
+	return ""
+}
+
+// imageDir has the command start where the image says, if there is such a directory.
+func (c *compiler) imageDir() bool {
+	i := c.command.Image
+	if i == nil || i.WorkingDir == "" {
+		return false
+	}
+	r, err := c.facts.resolve(path.Clean(i.WorkingDir))
+	access, _ := c.spec.Access(r.path)
+	if err != nil || r.missing || r.info.Type != TypeDirectory || access == AccessNone || !path.IsAbs(i.WorkingDir) {
+		if i.WorkingDirAsked {
+			c.refuse("--workdir", i.WorkingDir, "is no directory that the command can see", "name one of the image or of the project, with its whole path")
+		}
+		return false
+	}
+	c.spec.Dir = r.path
+	return true
 }
 
 // rooted answers questions about a machine whose root directory is an image's, but for

@@ -112,3 +112,30 @@ func TestExplainNamesTheImage(t *testing.T) {
 		t.Errorf("%v:\n%s", err, &b)
 	}
 }
+
+func TestUserOfAnImageIsShownWhereThatCanBe(t *testing.T) {
+	ordinary, root := Identity{UID: 1000, GID: 1000}, Identity{Full: true}
+	user, zero, high := Shown{true, 7, 8}, Shown{true, 0, 0}, Shown{true, 70000, 8}
+	for _, c := range []struct {
+		runtime string
+		id      Identity
+		as      Shown
+		can     bool
+	}{
+		{"", ordinary, user, true},
+		{"native", root, user, true},
+		{"native", ordinary, zero, true},
+		{"bwrap", ordinary, user, true},
+		{"bwrap", root, user, false},
+		{"runc", ordinary, user, false},
+		{"runc", ordinary, zero, true},
+		{"crun", root, user, true},
+		{"crun", root, zero, false},
+		{"gvisor", root, high, false},
+		{"docker", root, user, false},
+	} {
+		if reason := c.id.cannotShow(c.runtime, c.as); (reason == "") != c.can {
+			t.Errorf("%s, %+v as %+v: %q", c.runtime, c.id, c.as, reason)
+		}
+	}
+}

@@ -155,6 +155,9 @@ func (c *compiler) grantResolver() {
 // empty one stands in its place, so that the command still starts where it
 // believes to be.
 func (c *compiler) workingDir() {
+	if c.imageDir() {
+		return
+	}
 	c.spec.Dir = c.dir
 	_, m := c.spec.Access(c.dir)
 	if m != nil && (m.Kind == Bind || m.Kind == Private || m.Kind == Proc) || c.dir == "/" {

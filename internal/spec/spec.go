@@ -77,6 +77,24 @@ type Identity struct {
 	UID  int  `json:"uid"`
 	GID  int  `json:"gid"`
 	Full bool `json:"full"`
+	// Shown is who the caller is inside, if that is another number. Outside nothing
+	// changes by it.
+	Shown Shown `json:"shown,omitzero"`
+}
+
+// Shown is a user and a group by their numbers; the zero value is nobody in particular.
+type Shown struct {
+	Set bool `json:"set"`
+	UID int  `json:"uid"`
+	GID int  `json:"gid"`
+}
+
+// Inside is who the caller is inside.
+func (id Identity) Inside() (uid, gid int) {
+	if id.Shown.Set {
+		return id.Shown.UID, id.Shown.GID
+	}
+	return id.UID, id.GID
 }
 
 // Network is the kind of network.

@@ -122,7 +122,8 @@ func Arguments(s *spec.Spec, mounts []spec.Mount) []string {
 		a.add("--unshare-net")
 	}
 	if !s.Identity.Full { // else it is in one already, where every id is mapped
-		a.add("--unshare-user", "--uid", strconv.Itoa(s.Identity.UID), "--gid", strconv.Itoa(s.Identity.GID))
+		uid, gid := s.Identity.Inside()
+		a.add("--unshare-user", "--uid", strconv.Itoa(uid), "--gid", strconv.Itoa(gid))
 	}
 	// Process 1 gives all of them up when it has made the rest.
 	a.add("--cap-add", "ALL")

@@ -205,7 +205,7 @@ func (b *builder) network() {
 	b.call(unix.SYS_CLOSE, from(fd))
 }
 
-// identity maps the caller to itself. An ordinary user may write that map
+// identity maps the caller to itself, or to whom it is shown as. An ordinary user may write that map
 // alone; for root the launcher has written it, since only a process in the parent
 // namespace may map every id.
 func (b *builder) identity(id spec.Identity) {
@@ -213,10 +213,11 @@ func (b *builder) identity(id spec.Identity) {
 		return
 	}
 	uid, gid := strconv.Itoa(id.UID), strconv.Itoa(id.GID)
+	insideUID, insideGID := id.Inside()
 	// The kernel wants setgroups off before a user writes its own group map.
 	b.write(WallUser, "/proc/self/setgroups", "deny")
-	b.write(WallUser, "/proc/self/gid_map", gid+" "+gid+" 1\n")
-	b.write(WallUser, "/proc/self/uid_map", uid+" "+uid+" 1\n")
+	b.write(WallUser, "/proc/self/gid_map", strconv.Itoa(insideGID)+" "+gid+" 1\n")
+	b.write(WallUser, "/proc/self/uid_map", strconv.Itoa(insideUID)+" "+uid+" 1\n")
 }
 
 func (b *builder) write(w Wall, file, text string) {

@@ -208,7 +208,7 @@ func (e *Embryo) planPrelude() (next *[2]uintptr) {
 // grow lets the child go on with the prelude, once it has its ids.
 func (e *Embryo) grow(next *[2]uintptr) error {
 	if e.id.Full {
-		if err := mapAllIDs(e.proc.Pid); err != nil {
+		if err := mapAllIDs(e.proc.Pid, e.id); err != nil {
 			return err
 		}
 	}
@@ -674,16 +674,22 @@ func closeAll(fds ...*int) {
 
 // mapAllIDs maps every id the caller's own namespace knows to itself. Nearly
 // always that is all there are; a namespace that has fewer says no, and is asked.
-func mapAllIDs(pid int) error {
-	for _, name := range []string{"uid_map", "gid_map"} {
+// If the caller is shown as another user, the two change places.
+func mapAllIDs(pid int, id spec.Identity) error {
+	uid, gid := id.Inside()
+	for _, m := range []struct {
+		name     string
+		from, to int
+	}{{"uid_map", id.UID, uid}, {"gid_map", id.GID, gid}} {
+		name := m.name
 		file := "/proc/" + strconv.Itoa(pid) + "/" + name
-		err := writeFile(file, "0 0 4294967295\n")
+		err := writeFile(file, exchanged("0 0 4294967295\n", m.from, m.to))
 		if errors.Is(err, unix.EPERM) {
 			var own string
 			if own, err = readFile("/proc/self/" + name); err != nil {
 				return &LaunchError{Step: "read /proc/self/" + name, Errno: ErrnoOf(err), Wall: WallUser}
 			}
-			err = writeFile(file, identityMap(own))
+			err = writeFile(file, exchanged(identityMap(own), m.from, m.to))
 		}
 		if err != nil {
 			return &LaunchError{Step: "write " + file, Errno: ErrnoOf(err), Wall: WallUser}
@@ -702,6 +708,35 @@ func identityMap(own string) string {
 		}
 	}
 	return b.String()
+}
+
+// exchanged is an identity map in which two ids have changed places.
+func exchanged(identity string, a, b int) string {
+	if a == b {
+		return identity
+	}
+	low, high := min(a, b), max(a, b)
+	var out strings.Builder
+	add := func(inside, outside, count int) {
+		if count > 0 {
+			fmt.Fprintf(&out, "%d %d %d\n", inside, outside, count)
+		}
+	}
+	for line := range strings.Lines(identity) {
+		f := strings.Fields(line)
+		first, _ := strconv.Atoi(f[0]) // the kernel's own numbers
+		count, _ := strconv.Atoi(f[2])
+		for _, id := range []int{low, high} {
+			if id < first || id >= first+count {
+				continue
+			}
+			add(first, first, id-first)
+			add(id, low+high-id, 1)
+			first, count = id+1, first+count-id-1
+		}
+		add(first, first, count)
+	}
+	return out.String()
 }
 
 // readFile reads a small file of /proc, without the poller that package os would

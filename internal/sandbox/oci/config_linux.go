@@ -63,7 +63,11 @@ func IdentityOf(id spec.Identity, serial uint32) Identity {
 // identityIn is the identity in a range.
 func identityIn(id spec.Identity, number uint32) Identity {
 	if id.UID == 0 {
-		return Identity{First: firstRange + number*rangeSize, Count: rangeSize, UID: Guest, GID: Guest}
+		i := Identity{First: firstRange + number*rangeSize, Count: rangeSize, UID: Guest, GID: Guest}
+		if id.Shown.Set {
+			i.UID, i.GID = uint32(id.Shown.UID), uint32(id.Shown.GID)
+		}
+		return i
 	}
 	return Identity{First: uint32(id.UID), Count: 1}
 }

@@ -124,11 +124,13 @@ func exchange(id Identity, more ...syscall.SysProcIDMap) (int, error) {
 
 func exchanged(first, guest uint32) []syscall.SysProcIDMap {
 	f, g := int(first), int(guest)
-	return []syscall.SysProcIDMap{
-		{ContainerID: 0, HostID: f + g, Size: 1},
-		{ContainerID: 1, HostID: f + 1, Size: g - 1},
-		{ContainerID: g, HostID: f, Size: 1},
+	list := []syscall.SysProcIDMap{{ContainerID: 0, HostID: f + g, Size: 1}, {ContainerID: g, HostID: f, Size: 1}}
+	for _, rest := range [][2]int{{1, g}, {g + 1, rangeSize}} {
+		if size := rest[1] - rest[0]; size > 0 {
+			list = append(list, syscall.SysProcIDMap{ContainerID: rest[0], HostID: f + rest[0], Size: size})
+		}
 	}
+	return list
 }
 
 // listen makes a socket among the sources that is served outside, such as that of the

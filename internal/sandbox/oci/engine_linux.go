@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -90,6 +91,9 @@ func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
 		for _, f := range []*os.File{c.terminal, c.gate} {
 			_ = f.Close() // which may not be there
 		}
+		for _, l := range c.ports {
+			_ = l.File.Close()
+		}
 		return nil, err
 	}
 	return c, nil
@@ -120,6 +124,7 @@ type command struct {
 	control  int // socket to the guard; -1 once it has ended
 	terminal *os.File
 	gate     *os.File // its socket, if the Spec wants one
+	ports    []native.Listener
 }
 
 func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
@@ -177,7 +182,7 @@ func instruct(orders *os.File, s *spec.Spec, o Options, r runtimeOrder) error {
 	}
 	// If the guard is gone, what it has said tells more than this.
 	_, _ = orders.Write(wire.Append(nil, order{
-		Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Stays: o.Stays, Overlay: s.Overlay, Runtime: r,
+		Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Ports: portsOf(s), Stays: o.Stays, Overlay: s.Overlay, Runtime: r,
 	}))
 	return nil
 }
@@ -264,7 +269,7 @@ func guardAttributes(id spec.Identity) *syscall.SysProcAttr {
 // start is what begin needs to know.
 type start struct {
 	spec  *spec.Spec
-	walls *landlock.Walls // to be told, or nil
+	walls *landlock.Walls // that the command puts up, or nil
 	waits bool            // no command is to run yet
 
 	terminal  *native.Terminal
@@ -284,7 +289,13 @@ func (c *command) begin(s start) error {
 	if s.interrupt > 0 {
 		fds[2].Fd = int32(s.interrupt)
 	}
-	for running := false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil || c.stays && c.process == 0; {
+	for running, waiting := false, false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil || c.stays && c.process == 0; {
+		if waiting && (s.spec == nil || portsOf(s.spec) == nil || c.ports != nil) {
+			waiting = false
+			if err := send(int(c.status.Fd()), assignment{Walls: s.walls}, [3]*os.File{}); err != nil {
+				return err
+			}
+		}
 		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
 			return os.NewSyscallError("poll", err)
 		}
@@ -305,6 +316,8 @@ func (c *command) begin(s start) error {
 				fds[2].Fd = -1 // from now on it is the command's
 			case what == toldStarted || what == toldWaiting && s.waits:
 				running, fds[1].Fd = true, -1
+			case what == toldWaiting:
+				waiting = true
 			}
 		case fds[2].Revents != 0:
 			err = engine.ErrInterrupted
@@ -327,8 +340,6 @@ func (c *command) heed(s *start) (uint64, error) {
 		return 0, &native.ExecError{Name: c.name, Errno: unix.Errno(what &^ toldFailed)}
 	case what&toldRefused != 0:
 		return 0, c.readRefusal(int(what &^ toldRefused))
-	case what == toldWaiting && !s.waits:
-		return what, send(int(c.status.Fd()), assignment{Walls: s.walls}, [3]*os.File{})
 	case what == toldListener && s.spec != nil && c.attendance == nil && len(came.fds) == 1:
 		var err error
 		c.attendance, err = Attend(s.spec, Sender{Ucred: came.sender}, came.fds[0], uint32(currentUmask()), s.report)
@@ -341,7 +352,7 @@ func (c *command) heed(s *start) (uint64, error) {
 
 // lacksBroker says whether nobody attends to a command that needs it.
 func (s *start) lacksBroker(a *Attendance) bool {
-	return a == nil && s.spec != nil && s.spec.Broker != nil && HasWalls(s.spec.Runtime)
+	return a == nil && s.walls != nil && s.spec.Broker != nil
 }
 
 // readRefusal reads why a wall could not be put up.
@@ -357,7 +368,8 @@ func (c *command) readRefusal(size int) error {
 // hear takes in what the guard tells: the command's terminal, the gate's socket, or why
 // there is no sandbox.
 func (c *command) hear(t *native.Terminal) error {
-	text, rights := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4))
+	const most = 16 // more than there are ports
+	text, rights := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4*most))
 	n, rn, err := receive(c.control, text, rights)
 	switch {
 	case err != nil:
@@ -374,6 +386,12 @@ func (c *command) hear(t *native.Terminal) error {
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil {
 		return err
+	}
+	if roles, ok := strings.CutPrefix(string(text[:n]), saysPorts); ok {
+		for i, role := range strings.Fields(roles) {
+			c.ports = append(c.ports, native.Listener{Role: config.Role(role), File: os.NewFile(uintptr(fds[i]), role)})
+		}
+		return nil
 	}
 	f := os.NewFile(uintptr(fds[0]), string(text[:n]))
 	switch string(text[:n]) {
@@ -523,9 +541,23 @@ func (c *command) Terminal() *os.File { return c.terminal }
 
 func (c *command) Listeners() []native.Listener {
 	if c.gate == nil {
-		return nil
+		return c.ports
 	}
 	return []native.Listener{{Role: config.RoleUnix, File: c.gate}}
+}
+
+// portsOf is what the ports to a Spec's gate are made by, or nil if there are none.
+func portsOf(s *spec.Spec) *spec.Spec {
+	if !s.NeedsGate() || gateSocket(s) != "" {
+		return nil
+	}
+	p := &spec.Spec{Expose: s.Expose}
+	if s.Gate != nil {
+		gate := *s.Gate
+		gate.Config = config.Config{} // which may hold secrets
+		p.Gate = &gate
+	}
+	return p
 }
 
 // groupName is the control group of a sandbox of this process, or "" if an ordinary

@@ -222,6 +222,23 @@ func TestTheGateIsReachedAtItsSocket(t *testing.T) {
 	})
 }
 
+// Programs that know nothing of proxies are led to the gate, as are those that do.
+func TestTheGateIsReachedAtItsPorts(t *testing.T) {
+	const gated = `{"network": {"allowedDomains": ["granted.test"], "transparent": true}}`
+	each(t, func(p *place) {
+		testenv.Requires(t, testenv.Program("curl"))
+		if !HasWalls(p.runtime) {
+			return // it is refused; see TestRefusalsNameThePartOfThePolicy
+		}
+		const line = `curl -s -o /dev/null -w '%{http_code} ' http://denied.test/; curl --noproxy '*' -s -o /dev/null -w '%{http_code}' http://192.0.2.1/`
+		c := exec.Command(p.bailey, "-q", "--runtime", p.runtime, "--policy", gated, "--", "sh", "-c", line)
+		c.Dir = p.project
+		if out, err := c.Output(); err != nil || string(out) != "403 403" {
+			p.Errorf("%q, %v, want 403 twice", out, err)
+		}
+	})
+}
+
 func TestNothingIsTypedWhateverTheUpperHalfOfARequestIs(t *testing.T) {
 	each(t, func(p *place) {
 		if got := p.probe("type"); got != unix.EPERM {
@@ -366,8 +383,9 @@ func TestRefusalsNameThePartOfThePolicy(t *testing.T) {
 	for _, c := range []struct{ runtime, policy, key string }{
 		{Gvisor, `{}`, "filesystem.protectMissing"},
 		{Gvisor, `{"filesystem": {"protectMissing": false, "denyRead": ["**/*.pem"]}}`, "filesystem.denyRead"},
-		{Runc, `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["example.com"]}}`, "network.allowedDomains"},
-		{Crun, `{"network": {"exposePorts": [8080]}}`, "network.exposePorts"},
+		{Gvisor, `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["example.com"]}}`, "network.allowedDomains"},
+		{Gvisor, `{"filesystem": {"protectMissing": false}, "network": {"exposePorts": [8080]}}`, "network.exposePorts"},
+		{Crun, `{"resources": {"disk": "64M"}}`, "resources.disk"},
 		{Gvisor, `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["example.com"], "egress": "socket"}}`, "network.egress"},
 		{Gvisor, `{"filesystem": {"protectMissing": false}, "command": {"deny": ["git push"]}}`, "command"},
 	} {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/wire"
 )
@@ -39,6 +40,8 @@ type order struct {
 	Gate    bool // there is a socket for the network gate
 	Stays   bool // the first process is native.GuestProgram
 	Overlay *spec.Overlay
+	// Ports has what the ports that lead to the network gate are made by; nil without.
+	Ports   *spec.Spec
 	Runtime runtimeOrder
 }
 
@@ -47,6 +50,7 @@ const (
 	saysTerminal = "terminal"
 	saysGate     = "gate"
 	saysProcess  = "process"
+	saysPorts    = "ports " // followed by their roles
 )
 
 // guardArgs is the command line of a guard: what it can begin with before it is told
@@ -154,7 +158,47 @@ func (g *keeper) launch() error {
 		}
 		defer terminal.Close()
 	}
-	return g.start(terminal)
+	if err := g.start(terminal); err != nil || g.Ports == nil {
+		return err
+	}
+	return g.openPorts()
+}
+
+// openPorts makes the ports of the network gate, in the sandbox's network. The first process
+// waits until they are there.
+func (g *keeper) openPorts() error {
+	made := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		made <- g.openPortsHere()
+	}()
+	return <-made
+}
+
+func (g *keeper) openPortsHere() error {
+	at := "/proc/" + strconv.Itoa(g.pid) + "/ns/net"
+	space, err := unix.Open(at, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Setns(space, unix.CLONE_NEWNET)
+		_ = unix.Close(space)
+	}
+	if err != nil {
+		return fmt.Errorf("enter the sandbox's network: %w", err)
+	}
+	list, err := native.OpenGate(g.Ports)
+	if err != nil {
+		return err
+	}
+	var roles []string
+	var fds []int
+	for _, l := range list {
+		roles, fds = append(roles, string(l.Role)), append(fds, int(l.File.Fd()))
+	}
+	g.say(saysPorts+strings.Join(roles, " "), unix.UnixRights(fds...))
+	for _, l := range list {
+		_ = l.File.Close()
+	}
+	return nil
 }
 
 // build makes the bundle, and the socket of the network gate.

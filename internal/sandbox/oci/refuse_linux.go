@@ -98,9 +98,12 @@ func (r *refusal) broker() {
 	}
 }
 
-// network: it is closed, or the host's, or the gate's by a unix socket. Without a broker
-// nobody tells that socket from others.
+// network: without a guard that can enter it, it is closed, or the host's, or the gate's by
+// a unix socket. Without a broker nobody tells that socket from others.
 func (r *refusal) network() {
+	if r.name == Runc || r.name == Crun {
+		return // there the guard can enter the sandbox's network
+	}
 	switch {
 	case r.spec.Network != spec.NetworkGate:
 	case gateSocket(r.spec) == "":

@@ -77,6 +77,9 @@ func (n *Nursery) Raise(s *spec.Spec) (*Waiting, error) {
 	if err := e.Refuses(s); err != nil {
 		return nil, err
 	}
+	if portsOf(s) != nil {
+		return nil, errors.New("a sandbox with ports that lead to the network gate is built for its command")
+	}
 	return n.raise(e, s)
 }
 
@@ -218,7 +221,7 @@ func (c *command) assign(runtime string, s *spec.Spec, o engine.Options) error {
 	if err != nil {
 		return fmt.Errorf("tell the sandbox its command: %w", err)
 	}
-	return c.begin(start{spec: s, interrupt: o.Interrupt, report: o.Report})
+	return c.begin(start{spec: s, walls: walls, interrupt: o.Interrupt, report: o.Report})
 }
 
 // send writes an assignment: its length, itself, and with the first byte the streams of a

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -237,6 +238,61 @@ func TestTheGateIsReachedAtItsPorts(t *testing.T) {
 			p.Errorf("%q, %v, want 403 twice", out, err)
 		}
 	})
+}
+
+// The broker connects for the command, and is root where the caller is.
+func TestAServiceSeesTheCommandAndNotItsBroker(t *testing.T) {
+	testenv.Requires(t, testenv.Program("curl"))
+	each(t, func(p *place) {
+		if !HasWalls(p.runtime) {
+			return
+		}
+		dir, err := os.MkdirTemp("/tmp", "s-") // short enough for an address
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.Cleanup(func() { _ = os.RemoveAll(dir) })
+		at := dir + "/s"
+		service, err := net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
+		if err != nil {
+			p.Fatal(err)
+		}
+		defer service.Close()
+		if err := os.Chmod(at, 0o666); err != nil {
+			p.Fatal(err)
+		}
+		seen := make(chan int, 1)
+		go func() { seen <- peerOf(service) }()
+		rules := `{"filesystem": {"allowRead": ["` + dir + `"]}, "network": {"allowUnixSockets": ["` + at + `"]}}`
+		c := exec.Command(p.bailey, "-q", "--runtime", p.runtime, "--policy", rules, "--", "curl", "-s", "--unix-socket", at, "http://x/")
+		c.Dir = p.project
+		out, err := c.CombinedOutput()
+		_ = service.Close() // should nobody have come
+		uid, caller := <-seen, os.Geteuid()
+		if caller == 0 && uid < firstRange || caller != 0 && uid != caller {
+			p.Errorf("the service saw user %d; %v\n%s", uid, err, out)
+		}
+	})
+}
+
+// peerOf is the user who connects, or -1 if nobody does.
+func peerOf(service *net.UnixListener) int {
+	conn, err := service.AcceptUnix()
+	if err != nil {
+		return -1
+	}
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1
+	}
+	uid := -1
+	_ = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			uid = int(cred.Uid)
+		}
+	})
+	return uid
 }
 
 func TestNothingIsTypedWhateverTheUpperHalfOfARequestIs(t *testing.T) {

@@ -284,6 +284,8 @@ func TestKeyChangesWithEverythingButTheCommand(t *testing.T) {
 			} else {
 				v.SetZero()
 			}
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
 		case reflect.Int, reflect.Int64:
 			v.SetInt(v.Int() + 1)
 		case reflect.String:

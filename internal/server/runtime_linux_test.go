@@ -128,6 +128,20 @@ func TestWallsOfEveryRuntimeStand(t *testing.T) {
 	})
 }
 
+func TestGateOfEveryRuntimeDecides(t *testing.T) {
+	testenv.Requires(t, testenv.Program("curl"))
+	everyRuntime(t, func(t *testing.T, s *site, request func() *baileyv1.CreateSandboxRequest) {
+		r := request()
+		r.Policy = `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["example.com"]}}`
+		if r.GetRuntime() == "gvisor" {
+			_, err := s.CreateSandbox(ann, r)
+			wantReason(t, err, connect.CodeFailedPrecondition, "cannot_be_held")
+			return
+		}
+		s.says(s.create(r), `curl -s -o /dev/null -w '%{http_code}' http://denied.test/`, "403")
+	})
+}
+
 func TestWhatARuntimeCannotHoldIsRefusedByName(t *testing.T) {
 	s := newSite(t, nil)
 	for _, test := range []struct {

@@ -274,6 +274,7 @@ type start struct {
 
 	terminal  *native.Terminal
 	gated     bool // the gate's socket comes
+	ported    bool // its ports come, and the sandbox stays
 	interrupt int  // see engine.Options, or 0
 	report    func(broker.Denial)
 }
@@ -289,7 +290,7 @@ func (c *command) begin(s start) error {
 	if s.interrupt > 0 {
 		fds[2].Fd = int32(s.interrupt)
 	}
-	for running, waiting := false, false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil || c.stays && c.process == 0; {
+	for running, waiting := false, false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil || c.stays && (c.process == 0 || s.ported && c.ports == nil); {
 		if waiting && (s.spec == nil || portsOf(s.spec) == nil || c.ports != nil) {
 			waiting = false
 			if err := send(int(c.status.Fd()), assignment{Walls: s.walls}, [3]*os.File{}); err != nil {

@@ -31,7 +31,7 @@ type layers struct {
 // rootsOwn is the id by which files of root of the host are kept for a moment while
 // overlayfs copies a file: it makes the copy as whoever mounted it, and only then gives it
 // to its owner. The exchange leaves no id for root.
-const rootsOwn = rangeSize - 1
+const rootsOwn = rangeSize
 
 // takeLayers opens the layers of an overlay, with the owners that the command sees.
 func takeLayers(over *spec.Overlay, id Identity) (*layers, error) {

@@ -101,15 +101,14 @@ func (r *refusal) broker() {
 // network: without a guard that can enter it, it is closed, or the host's, or the gate's by
 // a unix socket. Without a broker nobody tells that socket from others.
 func (r *refusal) network() {
+	if r.bare && r.spec.Network == spec.NetworkGate && gateSocket(r.spec) != "" && !allowsUnix(r.spec) {
+		r.refuse("network.egress", "socket", "cannot tell the gate's socket from others; set \"allowAllUnixSockets\" if there are none in what is granted")
+	}
 	if r.name == Runc || r.name == Crun {
 		return // there the guard can enter the sandbox's network
 	}
-	switch {
-	case r.spec.Network != spec.NetworkGate:
-	case gateSocket(r.spec) == "":
+	if r.spec.Network == spec.NetworkGate && gateSocket(r.spec) == "" {
 		r.refuse("network.allowedDomains", "", "has no ports that lead to the network gate; \"egress\": \"socket\" with \"allowAllUnixSockets\" leads there, and \"*\" is the host's network")
-	case r.bare && !allowsUnix(r.spec):
-		r.refuse("network.egress", "socket", "cannot tell the gate's socket from others; set \"allowAllUnixSockets\" if there are none in what is granted")
 	}
 	if len(r.spec.Expose) > 0 {
 		r.refuse("network.exposePorts", "", "has no way in")

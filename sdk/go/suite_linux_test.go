@@ -144,6 +144,7 @@ func TestPythonBehavesAsTheSuiteSays(t *testing.T) {
 	everyRuntime(t, func(t *testing.T, runtime string) {
 		argv := python
 		if runtime != "native" { // the other tests know nothing of runtimes
+			testenv.Requires(t, testenv.NoRace) // nothing of it is this program's
 			argv = append(slices.Clone(python), "-p", "test_suite.py")
 		}
 		runSuite(t, []string{"PYTHONPATH=" + filepath.Join(root, "sdk/python/src"), suiteRuntime + runtime}, argv...)
@@ -155,6 +156,7 @@ func TestTypeScriptBehavesAsTheSuiteSays(t *testing.T) {
 	everyRuntime(t, func(t *testing.T, runtime string) {
 		tests := filepath.Join(testenv.ModuleRoot(t), "sdk/typescript/test")
 		if runtime != "native" {
+			testenv.Requires(t, testenv.NoRace)
 			tests = filepath.Join(tests, "suite.test.mjs")
 		}
 		runSuite(t, []string{suiteRuntime + runtime}, "node", "--test", tests)

@@ -158,7 +158,8 @@ func (s *Server) openView(id string, scratch bool, compiled func() (*spec.Spec, 
 // viewSpec is what a view is made by.
 func (s *Server) viewSpec(v *view, compiled func() (*spec.Spec, error)) (*spec.Spec, error) {
 	if !v.scratch {
-		return compiled()
+		sp, err := compiled()
+		return unreached(sp), err
 	}
 	d, err := s.files.Start(v.id, delta.Options{Name: v.name, Target: workspaceDir})
 	if err != nil {
@@ -169,7 +170,16 @@ func (s *Server) viewSpec(v *view, compiled func() (*spec.Spec, error)) (*spec.S
 	if err != nil {
 		return nil, err
 	}
-	return compile(&baileyv1.CreateSandboxRequest{}, true, over)
+	sp, err := compile(&baileyv1.CreateSandboxRequest{}, true, over)
+	return unreached(sp), err
+}
+
+// unreached is a sandbox without ports: in a view nothing listens.
+func unreached(sp *spec.Spec) *spec.Spec {
+	if sp != nil {
+		sp.Expose, sp.Inlet = nil, false
+	}
+	return sp
 }
 
 // editCodebase makes the next version of a codebase: a view of the present one is

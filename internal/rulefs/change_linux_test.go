@@ -152,3 +152,12 @@ func TestTwoViewsOfADirectory(t *testing.T) {
 	}
 	eventually(t, "the first sees it", func() bool { return len(listed(t, w.mnt)) == 1 && read(w.in("f")) == "" })
 }
+
+func TestNameThatWasHiddenAppearsWhenRulesLetIt(t *testing.T) {
+	w := newWorld(t)
+	w.put(t, "dir/f")
+	w.change(t, rule("**/f", pathrule.None))
+	wants(t, "open", opened(w.in("dir/f"), unix.O_RDONLY), unix.ENOENT)
+	w.change(t, rule("**/g", pathrule.None))
+	wants(t, "open after", opened(w.in("dir/f"), unix.O_RDONLY))
+}

@@ -121,7 +121,8 @@ func (fs *FS) Lookup(_ <-chan struct{}, header *fuse.InHeader, name string, out 
 }
 
 // lookup answers about a name in a view. That there is nothing is an answer too,
-// which the kernel keeps.
+// which the kernel keeps, unless rules say so: there may be others soon, and nobody
+// knows then which names were asked for.
 func (fs *FS) lookup(dir *node, name, path string, out *fuse.EntryOut) error {
 	h, err := fs.directory(dir)
 	if err != nil {
@@ -131,13 +132,13 @@ func (fs *FS) lookup(dir *node, name, path string, out *fuse.EntryOut) error {
 	fs.watch(dir, h)
 	rules := dir.view.rules.Load()
 	d := rules.Decide(path)
-	var st unix.Stat_t
-	err = unix.ENOENT
-	if d.IsVisible(true) {
-		err = unix.Fstatat(h.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if !d.IsVisible(true) {
+		return unix.ENOENT
 	}
+	var st unix.Stat_t
+	err = unix.Fstatat(h.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil && !d.IsVisible(st.Mode&unix.S_IFMT == unix.S_IFDIR) {
-		err = unix.ENOENT
+		return unix.ENOENT
 	}
 	if errors.Is(err, unix.ENOENT) {
 		out.SetEntryTimeout(fs.timeout(dir))

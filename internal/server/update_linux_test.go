@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
 // asked is what the network gate answers to a command that wants to connect to a
@@ -112,4 +113,21 @@ func TestPathRulesChangeWhileASandboxIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.says(id, "cat pem 2>/dev/null; cat key", "key\n")
+}
+
+// Rules with patterns are held by who shows the files, and so can change while
+// somebody looks.
+func TestPathRulesWithPatternsChangeWhileASandboxRuns(t *testing.T) {
+	testenv.Requires(t, testenv.FUSE)
+	s := newSite(t, nil)
+	rules := func(pattern string) *baileyv1.PathRules {
+		return &baileyv1.PathRules{Rules: []*baileyv1.PathRule{{Pattern: pattern, Permission: "none"}}}
+	}
+	c := s.codebaseOf(map[string]string{"a.key": "key\n", "a.pem": "pem\n"})
+	id := s.create(&baileyv1.CreateSandboxRequest{Source: &baileyv1.CreateSandboxRequest_CodebaseId{CodebaseId: c}, Rules: rules("**/*.key").GetRules()})
+	s.says(id, "cat a.key 2>/dev/null; cat a.pem", "pem\n")
+	if _, err := s.UpdateSandbox(ann, &baileyv1.UpdateSandboxRequest{SandboxId: id, Rules: rules("**/*.pem")}); err != nil {
+		t.Fatal(err)
+	}
+	s.says(id, "cat a.pem 2>/dev/null; cat a.key", "key\n")
 }

@@ -105,32 +105,13 @@ func (c *command) start(e *Engine, s *spec.Spec, o engine.Options) error {
 // container. It hands everything on, unless only some of the streams are one: then the
 // command has none, and this one does what a terminal does with lines.
 func (c *command) openTerminal(t *native.Terminal) (inside *os.File, err error) {
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("open /dev/ptmx", err)
+	own := *t
+	if t.Termios != nil && t.Streams == whole {
+		raw := terminal.Raw(*t.Termios)
+		own.Termios = &raw
 	}
-	c.terminal = os.NewFile(uintptr(fd), "terminal")
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		return nil, os.NewSyscallError("unlock a terminal", err)
-	}
-	peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
-	if errno != 0 {
-		return nil, os.NewSyscallError("open a terminal", errno)
-	}
-	inside = os.NewFile(peer, "terminal")
-	if t.Termios != nil {
-		settings := *t.Termios
-		if t.Streams == whole {
-			settings = terminal.Raw(settings)
-		}
-		if err := unix.IoctlSetTermios(fd, unix.TCSETS, &settings); err != nil {
-			return nil, os.NewSyscallError("set up a terminal", err)
-		}
-	}
-	if t.Size != nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, t.Size)
-	}
-	return inside, os.NewSyscallError("set up a terminal", err)
+	c.terminal, inside, err = oci.OpenTerminal(&own)
+	return inside, err
 }
 
 // whole says that all streams are the terminal.

@@ -52,20 +52,8 @@ func (s *streams) isTerminal(t *native.Terminal, i int) bool { return t != nil &
 func (s *streams) openTerminal(t *native.Terminal) error {
 	var inside *os.File
 	if !s.console {
-		fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return os.NewSyscallError("open /dev/ptmx", err)
-		}
-		s.terminal = os.NewFile(uintptr(fd), "terminal")
-		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-			return os.NewSyscallError("unlock a terminal", err)
-		}
-		peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
-		if errno != 0 {
-			return os.NewSyscallError("open a terminal", errno)
-		}
-		inside = os.NewFile(peer, "terminal")
-		if err := furnishTerminal(s.terminal, t); err != nil {
+		var err error
+		if s.terminal, inside, err = OpenTerminal(t); err != nil {
 			return err
 		}
 	} else {
@@ -85,6 +73,24 @@ func (s *streams) openTerminal(t *native.Terminal) error {
 		}
 	}
 	return nil
+}
+
+// OpenTerminal makes a terminal with its first settings. If it fails, the outer end may be
+// there nevertheless.
+func OpenTerminal(t *native.Terminal) (outside, inside *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("open /dev/ptmx", err)
+	}
+	outside = os.NewFile(uintptr(fd), "terminal")
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		return outside, nil, os.NewSyscallError("unlock a terminal", err)
+	}
+	peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if errno != 0 {
+		return outside, nil, os.NewSyscallError("open a terminal", errno)
+	}
+	return outside, os.NewFile(peer, "terminal"), furnishTerminal(outside, t)
 }
 
 // furnishTerminal gives a terminal its first settings.

@@ -14,6 +14,11 @@ import (
 // spares are the sandboxes that wait, once all that are being made are.
 func (s *site) spares() map[string]int {
 	s.pool.work.Wait()
+	return s.waiting()
+}
+
+// waiting are the sandboxes that wait now.
+func (s *site) waiting() map[string]int {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	pids := make(map[string]int)
@@ -81,7 +86,7 @@ func TestNothingIsLeftOfSpares(t *testing.T) {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		for s.spares()[id] != 0 {
+		for s.waiting()[id] != 0 {
 			runtime.Gosched() // until it is noticed
 		}
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"io"
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
@@ -72,8 +73,9 @@ func gitServer(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	h := &cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(string(programs)), "git-http-backend"),
-		Env:  []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+		Path:   filepath.Join(strings.TrimSpace(string(programs)), "git-http-backend"),
+		Stderr: io.Discard, // it tells of what is missing
+		Env:    []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
 	}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)

@@ -26,7 +26,7 @@ func OpenGate(s *spec.Spec) (list []Listener, err error) {
 		}
 		list = nil
 	}()
-	ipv6 := (s.Gate != nil && s.Gate.Transparent || len(s.Expose) > 0) && hasIPv6()
+	ipv6 := (s.Gate != nil && s.Gate.Transparent || s.HasInlet()) && hasIPv6()
 	for _, g := range gateSockets(s, ipv6) {
 		fd, err := g.open()
 		if g.family == unix.AF_INET6 && errors.Is(err, unix.EADDRNOTAVAIL) {

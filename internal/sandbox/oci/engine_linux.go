@@ -552,7 +552,7 @@ func portsOf(s *spec.Spec) *spec.Spec {
 	if !s.NeedsGate() || gateSocket(s) != "" {
 		return nil
 	}
-	p := &spec.Spec{Expose: s.Expose}
+	p := &spec.Spec{Expose: s.Expose, Inlet: s.Inlet}
 	if s.Gate != nil {
 		gate := *s.Gate
 		gate.Config = config.Config{} // which may hold secrets

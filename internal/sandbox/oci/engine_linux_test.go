@@ -442,6 +442,7 @@ func TestRefusalsNameThePartOfThePolicy(t *testing.T) {
 		{Gvisor, `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["example.com"]}}`, "network.allowedDomains"},
 		{Gvisor, `{"filesystem": {"protectMissing": false}, "network": {"exposePorts": [8080]}}`, "network.exposePorts"},
 		{Crun, `{"resources": {"disk": "64M"}}`, "resources.disk"},
+		{Runc, `{"network": {"allowedDomains": ["example.com"], "egress": "socket", "exposePorts": [8080]}}`, "network.exposePorts"},
 		{Gvisor, `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["example.com"], "egress": "socket"}}`, "network.egress"},
 		{Gvisor, `{"filesystem": {"protectMissing": false}, "command": {"deny": ["git push"]}}`, "command"},
 	} {

@@ -104,8 +104,11 @@ func (r *refusal) network() {
 	if r.bare && r.spec.Network == spec.NetworkGate && gateSocket(r.spec) != "" && !allowsUnix(r.spec) {
 		r.refuse("network.egress", "socket", "cannot tell the gate's socket from others; set \"allowAllUnixSockets\" if there are none in what is granted")
 	}
-	if r.name == Runc || r.name == Crun {
-		return // there the guard can enter the sandbox's network
+	if r.name == Runc || r.name == Crun { // there the guard can enter the sandbox's network
+		if len(r.spec.Expose) > 0 && gateSocket(r.spec) != "" {
+			r.refuse("network.exposePorts", "", "has no way in where the gate is only at a socket")
+		}
+		return
 	}
 	if r.spec.Network == spec.NetworkGate && gateSocket(r.spec) == "" {
 		r.refuse("network.allowedDomains", "", "has no ports that lead to the network gate; \"egress\": \"socket\" with \"allowAllUnixSockets\" leads there, and \"*\" is the host's network")

@@ -87,6 +87,7 @@ var fixes = []fix{
 	{line: `hooks install --claude f`, setUp: `echo x >f`, want: "it was left as it is", mend: `echo {} >f`},
 	{line: `learn --save a --merge b -- true`, want: "--save and --merge exclude each other", then: `learn --save a -- true`},
 	{line: `learn --policy {} -- true`, want: "learn cannot build on --policy, which no file can extend; put it into a file and use --settings", mend: `echo {} >p`, then: `learn --settings p -- true`},
+	{line: `-s p learn --write -- true`, setUp: `echo '{"workspace": {"mode": "overlay"}}' >p`, want: "learn --write changes files, and the policy keeps changes in an overlay; leave --write away", then: `-s p learn -- true`},
 	{line: `--monitor learn -- true`, want: "learn observes the command already; leave --monitor away", then: `learn -- true`},
 	{line: `learn --save a -- true`, setUp: `echo {} >a`, want: "a is there already; to add to it: --merge a", then: `learn --merge a -- true`},
 	{line: `config path`, want: "no policy file is used", mend: `"$BAILEY" config init`},

@@ -148,8 +148,11 @@ func TestArgumentsThatChangeAreNotExecuted(t *testing.T) {
 		t.Errorf("control: it was never run with the allowed one: %v", err)
 	}
 	b.policy = ""
-	b.attack("flip", "100")
-	if _, err := os.Lstat(b.project + "/evil"); err != nil {
-		t.Errorf("control: without the rule the argument does not change: %v", err)
+	for range 20 {
+		b.attack("flip", "100")
+		if _, err := os.Lstat(b.project + "/evil"); err == nil {
+			return
+		}
 	}
+	t.Error("control: without the rule the argument does not change")
 }

@@ -74,6 +74,7 @@ func (b *Box) UpdateNetwork(m *Manager) error {
 	if err != nil {
 		return err
 	}
+	s = spec.Closing(b.spec, s)
 	if err := spec.Changeable(b.spec, s); err != nil {
 		return err
 	}

@@ -191,7 +191,7 @@ func (s *site) made(id string) []string {
 // A request that is sent again after the end of the server that did it is not done
 // twice, whether the server was killed before what it made was written down, or
 // before the answer was.
-func TestRequestIsDoneOnceAlthoughTheServerIsKilled(t *testing.T) {
+func TestRequestIsDoneOnce(t *testing.T) {
 	type request func(w *wired, id string) (answer any, err error)
 	late, both := []fatal{fatalAnswer}, []fatal{fatalAnswer, fatalObject}
 	var doomed string

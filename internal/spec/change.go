@@ -33,16 +33,14 @@ func (s *Spec) Frame() *Spec {
 // only what the gate is told and path permissions that a view holds may differ, and
 // otherwise why not.
 func Changeable(from, to *Spec) error {
-	const always = `; "network": {"transparent": true} gives a sandbox a gate whatever is granted`
 	parts := Differences(from, to)
 	switch {
 	case len(parts) == 0:
 		return nil
 	case !slices.Equal(parts, []string{"network", "gate"}):
 	case from.Network == NetworkNone && to.Network == NetworkGate:
-		return errors.New("the sandbox was made with its network closed, so that it has no gate to be told of a grant" + always)
-	case from.Network == NetworkGate && to.Network == NetworkNone:
-		return errors.New("the policy grants nothing of the network any more, which is a sandbox without a gate" + always)
+		return errors.New(`the sandbox was made with its network closed, so that it has no gate to be told of a grant; ` +
+			`"network": {"transparent": true} gives a sandbox a gate whatever is granted`)
 	}
 	return errors.New("only network rules and path permissions with patterns can change while a sandbox stands, and the policy differs in " + strings.Join(parts, ", "))
 }

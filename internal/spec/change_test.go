@@ -49,7 +49,7 @@ func TestWhatCannotChangeIsToldWithItsReason(t *testing.T) {
 		"rules":            {gate, told, ""},
 		"nothing":          {closed, closed, ""},
 		"a first grant":    {closed, gate, "made with its network closed"},
-		"no grant is left": {gate, closed, "grants nothing of the network any more"},
+		"no grant is left": {gate, Closing(gate, closed), ""},
 		"open":             {closed, open, "differs in network"},
 		"more than that":   {closed, other, "differs in network, gate, mounts"},
 	} {

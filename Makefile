@@ -11,10 +11,14 @@ ENTRY   = $(if $(filter linux,$(shell go env GOOS)),-E github.com/bailey-sandbox
 
 .PHONY: build install test long bench generate format clean
 
+# The linker writes through a mapping, which leaves a file in the page cache in
+# single pages. A copy is there in large ones, which are faster to map: a tenth of
+# a launch. So the command is replaced by a copy of itself.
 build: ## build every command into bin/
 	@mkdir -p '$(BIN)'
 	$(GOBUILD) -ldflags='$(LDFLAGS) $(ENTRY)' -o '$(BIN)/bailey' ./cmd/bailey
 	$(GOBUILD) -ldflags='$(LDFLAGS)' -o '$(BIN)/' ./cmd/baileyd ./cmd/bailey-gate ./cmd/bailey-guard ./cmd/bailey-server
+	@cp '$(BIN)/bailey' '$(BIN)/bailey.copy' && mv '$(BIN)/bailey.copy' '$(BIN)/bailey'
 
 install: build ## install the commands below PREFIX
 	install -d '$(DESTDIR)$(BINDIR)'

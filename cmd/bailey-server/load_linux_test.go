@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
@@ -54,23 +52,11 @@ func TestLoadMeasuresAServerOfItsOwn(t *testing.T) {
 
 func checkSchema(t *testing.T, data []byte, name string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(testenv.ModuleRoot(t), "docs", "schema", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var value any
 	if err := json.Unmarshal(data, &value); err != nil {
 		t.Fatal(err)
 	}
-	if err := resolved.Validate(value); err != nil {
+	if err := testenv.Schema(t, name).Validate(value); err != nil {
 		t.Error(err)
 	}
 }

@@ -102,9 +102,9 @@ func (m *monitor) observe(o broker.Observation) {
 		if m.again(&e) {
 			continue
 		}
-		full := m.report.newEvent(o.Pid, broker.ProcessName(o.Pid))
+		full := m.report.NewDenial(o.Pid, broker.ProcessName(o.Pid))
 		full.Op, full.Path, full.Rule, full.Fix = e.Op, e.Path, e.Rule, m.fix(n)
-		m.report.audit.Emit(full)
+		m.report.Log(full)
 		m.tell(full, n)
 	}
 }
@@ -113,11 +113,11 @@ func (m *monitor) observe(o broker.Observation) {
 func (m *monitor) fix(n *learn.Need) string {
 	switch {
 	case n.Fix != "":
-		return n.Fix + " " + plain.Word(m.report.short(n.Path))
+		return n.Fix + " " + plain.Word(m.report.Short(n.Path))
 	case n.Denied != "" || filepath.Dir(n.Grant) == "/" || n.Grant == realHome():
 		return ""
 	}
-	return grantFlag(n.Change) + plain.Word(m.report.short(n.Grant))
+	return grantFlag(n.Change) + plain.Word(m.report.Short(n.Grant))
 }
 
 func grantFlag(write bool) string {
@@ -187,7 +187,7 @@ func (m *monitor) print(e *event.Event) {
 		return
 	}
 	shown := *e
-	shown.Sandbox, shown.Path = "", m.report.short(e.Path)
+	shown.Sandbox, shown.Path = "", m.report.Short(e.Path)
 	say(tagWarning, shown.Text())
 }
 
@@ -228,7 +228,7 @@ func (m *monitor) summary() []string {
 	defer m.mu.Unlock()
 	shown := slices.Clone(m.told)
 	for i := range shown {
-		shown[i].Path = m.report.short(shown[i].Path)
+		shown[i].Path = m.report.Short(shown[i].Path)
 	}
 	return event.Summary(shown)
 }
@@ -236,13 +236,13 @@ func (m *monitor) summary() []string {
 // advice is as few flags as a proposal has entries.
 func (m *monitor) advice() string {
 	const most = 8
-	p := learn.Propose(m.needs, learn.Options{Home: realHome(), Project: m.report.dir, Files: hostFiles{}})
+	p := learn.Propose(m.needs, learn.Options{Home: realHome(), Project: m.report.Dir(), Files: hostFiles{}})
 	var words []string
 	for _, g := range p.Read {
-		words = append(words, grantFlag(false)+plain.Word(m.report.short(g.Path)))
+		words = append(words, grantFlag(false)+plain.Word(m.report.Short(g.Path)))
 	}
 	for _, g := range p.Write {
-		words = append(words, grantFlag(true)+plain.Word(m.report.short(g.Path)))
+		words = append(words, grantFlag(true)+plain.Word(m.report.Short(g.Path)))
 	}
 	if len(words) > most {
 		return "see what bailey learn proposes"

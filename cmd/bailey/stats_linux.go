@@ -39,10 +39,9 @@ func (p *prepared) tellLimits() (hits []limits.Hit) {
 
 // limit records that a limit was met.
 func (r *report) limit(h limits.Hit) {
-	r.once.Do(r.begin)
 	e := event.New(event.Limit)
-	e.Sandbox, e.Limit, e.Count, e.Fix = r.sandbox, h.Name, h.Count, "--"+h.Name
-	r.audit.Emit(e)
+	e.Limit, e.Count, e.Fix = h.Name, h.Count, "--"+h.Name
+	r.Log(e)
 }
 
 // statsJSON is what --stats --json prints. What is not known is null.

@@ -13,10 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/broker"
+	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/foreground"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/plain"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/terminal"
@@ -95,7 +98,7 @@ func receive(args []string) (o Order, err error) {
 type run struct {
 	Order
 	tty   *terminal.Session
-	seen  record
+	seen  sandbox.Record
 	asked *keeper.Asked // for a sandbox that waits, or nil
 }
 
@@ -111,7 +114,7 @@ func (r *run) carry(e Engine) int {
 	if _, err := native.StreamRights(s, streams, abi); err != nil {
 		return fail(err)
 	}
-	o := Options{Streams: streams, Report: r.seen.denied}
+	o := Options{Streams: streams, Report: r.denied}
 	var err error
 	if r.tty, err = terminal.Open(streams); err != nil {
 		return fail(err)
@@ -134,10 +137,19 @@ func (r *run) carry(e Engine) int {
 		g.Close()
 		return signals.startFailed(err)
 	}
-	g.Beside(cmd.Pid(), cmd.Listeners(), r.seen.network)
+	g.Beside(cmd.Pid(), cmd.Listeners(), r.heard)
 	state, expired := foreground.Follow(cmd, signals.forwardTo(cmd), r.tty, cmd.Terminal(), s.TimeoutMillis)
 	g.Close() // it tells what it has still to tell
 	return r.conclude(state, expired)
+}
+
+// denied takes a call that the broker refused. Several threads call it.
+func (r *run) denied(d broker.Denial) { r.seen.Keep(r.seen.LogDenial(d, broker.ProcessName(d.Pid))) }
+
+// heard takes what the network gate tells.
+func (r *run) heard(e *event.Event) {
+	r.seen.Log(e)
+	r.seen.Keep(e)
 }
 
 // start starts the command, in a sandbox that waits for one if that is asked for and
@@ -170,7 +182,7 @@ func (r *run) start(e Engine, o Options) (Command, error) {
 
 func (r *run) conclude(state native.State, expired bool) int {
 	if !r.Quiet {
-		r.tell(r.seen.fold.Summary())
+		r.tell(r.seen.Summary())
 	}
 	if r.Debug {
 		say("the command ended: " + foreground.Describe(state))

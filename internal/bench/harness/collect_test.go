@@ -68,7 +68,7 @@ func TestEveryReportIsWhatTheSchemaSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := publishedSchema(t)
+	schema := testenv.Schema(t, "benchmark.schema.json")
 	if err := validate(schema, data); err != nil {
 		t.Error(err)
 	}
@@ -92,23 +92,6 @@ func TestEveryReportIsWhatTheSchemaSays(t *testing.T) {
 			t.Errorf("the page has %q in it", unwanted)
 		}
 	}
-}
-
-func publishedSchema(t *testing.T) *jsonschema.Resolved {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(testenv.ModuleRoot(t), "docs/schema/benchmark.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema := new(jsonschema.Schema)
-	if err := json.Unmarshal(data, schema); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resolved
 }
 
 func validate(schema *jsonschema.Resolved, data []byte) error {

@@ -93,7 +93,7 @@ func (m *Mint) acceptFrom(own unix.Sockaddr, deadline time.Time) (int, error) {
 	for {
 		fd, from, err := unix.Accept4(m.listener, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
 		switch {
-		case err == nil && isSame(from, own):
+		case err == nil && IsSame(from, own):
 			return fd, nil
 		case err == nil:
 			_ = unix.Close(fd)
@@ -124,7 +124,8 @@ func disconnect(fd int) error {
 	return nil
 }
 
-func isSame(a, b unix.Sockaddr) bool {
+// IsSame compares two ends of connections over loopback.
+func IsSame(a, b unix.Sockaddr) bool {
 	switch a := a.(type) {
 	case *unix.SockaddrInet4:
 		b, ok := b.(*unix.SockaddrInet4)

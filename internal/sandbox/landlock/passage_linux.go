@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/gate/mint"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/seccomp"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -173,24 +174,11 @@ func acceptFrom(listener, own int) (int, error) {
 			continue
 		case err != nil:
 			return -1, err
-		case isSame(from, name):
+		case mint.IsSame(from, name):
 			return fd, nil
 		}
 		_ = unix.Close(fd)
 	}
-}
-
-// isSame compares two ends of connections over loopback.
-func isSame(a, b unix.Sockaddr) bool {
-	switch a := a.(type) {
-	case *unix.SockaddrInet4:
-		b, ok := b.(*unix.SockaddrInet4)
-		return ok && a.Addr == b.Addr && a.Port == b.Port
-	case *unix.SockaddrInet6:
-		b, ok := b.(*unix.SockaddrInet6)
-		return ok && a.Addr == b.Addr && a.Port == b.Port
-	}
-	return false
 }
 
 // loopback is any port of it. Sockets of IPv6 use that of IPv4, which is there

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
 // logged returns what the audit log shows with these flags.
@@ -154,4 +155,16 @@ func TestMonitorTellsOfEachHost(t *testing.T) {
 			t.Errorf("got %q, want %q", kinds, want)
 		}
 	})
+}
+
+// As root the broker of a container looks at files as the command's user does, who
+// cannot open the log.
+func TestDenialsInAContainerAreLogged(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1), testenv.Program("crun"))
+	b := newBench(t)
+	b.run("--runtime", "crun", "--", "touch", ".envrc")
+	list := b.logged()
+	if len(list) != 1 || list[0].Kind != event.Deny || list[0].Process != "touch" || !strings.HasSuffix(list[0].Path, "/.envrc") {
+		t.Errorf("got %+v", list)
+	}
 }

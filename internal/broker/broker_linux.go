@@ -554,7 +554,7 @@ func (w *worker) denied(n *notification, op, path string, rule *spec.PathRule) a
 func (w *worker) report(n *notification, d Denial) answer {
 	if w.options.Report != nil {
 		d.Pid = int(n.pid)
-		w.options.Report(d)
+		w.options.User.apart(func() { w.options.Report(d) })
 	}
 	return refuse(unix.EACCES)
 }

@@ -70,6 +70,21 @@ func (u *User) act(perform func()) {
 	perform()
 }
 
+// apart has something done that is not for the user, such as to write to a log of this
+// process's own, by another thread, and waits for it.
+func (u *User) apart(do func()) {
+	if u == nil {
+		do()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	<-done
+}
+
 // lookAtFiles has the calling thread look at files as the user.
 func (u *User) lookAtFiles() error {
 	for _, id := range []struct {

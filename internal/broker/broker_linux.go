@@ -113,6 +113,7 @@ func New(s *spec.Spec, pid int, o Options) *Broker {
 // file mode mask.
 func (b *Broker) Listen(fd int, mask uint32) {
 	b.listener, b.masks.initial = listener(fd), mask
+	b.listener.wakeOnSameProcessor()
 }
 
 // prepare makes the rules ready.
@@ -148,7 +149,6 @@ func (b *Broker) open() (err error) {
 			return os.NewSyscallError("eventfd", err)
 		}
 	}
-	b.listener.wakeOnSameProcessor()
 	return nil
 }
 

@@ -227,6 +227,10 @@ func (c *command) spawn(caller spec.Identity, id Identity) (orders *os.File, err
 	if err != nil {
 		return nil, err
 	}
+	if err := c.streams.keepNull(); err != nil {
+		_ = orders.Close()
+		return nil, err
+	}
 	attr := &syscall.ProcAttr{Env: []string{}, Sys: guardAttributes(caller)}
 	for _, f := range c.streams.inner {
 		attr.Files = append(attr.Files, f.Fd())

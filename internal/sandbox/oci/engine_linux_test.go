@@ -208,6 +208,42 @@ func TestOutputGoesToAFile(t *testing.T) {
 	})
 }
 
+// Runtimes give the streams to the user inside.
+func TestStreamsKeepTheirOwner(t *testing.T) {
+	each(t, func(p *place) {
+		pipe := filepath.Join(t.TempDir(), "pipe")
+		if err := unix.Mkfifo(pipe, 0o600); err != nil {
+			p.Fatal(err)
+		}
+		in, err := os.OpenFile(pipe, os.O_RDWR, 0)
+		if err != nil {
+			p.Fatal(err)
+		}
+		defer in.Close()
+		var before, after [2]unix.Stat_t
+		stat := func(st *[2]unix.Stat_t) {
+			for i, name := range []string{os.DevNull, pipe} {
+				if err := unix.Stat(name, &st[i]); err != nil {
+					p.Fatal(err)
+				}
+			}
+		}
+		stat(&before)
+		c := p.command("true") // its output and its errors go to /dev/null
+		c.Stdin = in
+		if err := c.Run(); err != nil {
+			p.Fatal(err)
+		}
+		stat(&after)
+		for i := range before {
+			if before[i].Uid != after[i].Uid || before[i].Gid != after[i].Gid {
+				p.Errorf("%d:%d became %d:%d", before[i].Uid, before[i].Gid, after[i].Uid, after[i].Gid)
+				_ = os.Chown([]string{os.DevNull, pipe}[i], int(before[i].Uid), int(before[i].Gid))
+			}
+		}
+	})
+}
+
 // The gate answers by itself what it lets nobody reach.
 func TestTheGateIsReachedAtItsSocket(t *testing.T) {
 	const gated = `{"filesystem": {"protectMissing": false},

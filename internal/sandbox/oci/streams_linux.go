@@ -107,20 +107,21 @@ func furnishTerminal(f *os.File, t *native.Terminal) error {
 	return nil
 }
 
-// isHarmless says whether a stream gives no more when it is opened again: pipes,
-// connected sockets, and the device that is nothing.
+// isHarmless says whether a stream gives no more when it is opened again: pipes
+// without a name, connected sockets, and the device that is nothing.
 func isHarmless(f *os.File) bool {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return false
 	}
 	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFIFO, unix.S_IFSOCK:
+	case unix.S_IFIFO:
+		var fs unix.Statfs_t
+		return unix.Fstatfs(int(f.Fd()), &fs) == nil && fs.Type == unix.PIPEFS_MAGIC
+	case unix.S_IFSOCK:
 		return true
-	case unix.S_IFCHR:
-		return st.Rdev == unix.Mkdev(1, 3)
 	}
-	return false
+	return isNull(f)
 }
 
 // relay puts a pipe in the place of a stream.

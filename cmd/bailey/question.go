@@ -122,6 +122,8 @@ func findPath(name string, origins policy.Origins, s *spec.Spec) (finding.Findin
 func fromMount(f *finding.Finding, access spec.Access, m *spec.Mount) {
 	const showIt = "--allow-read "
 	switch {
+	case m != nil && (m.Kind == spec.Proc || m.Kind == spec.Dev):
+		fromOwn(f, m)
 	case m == nil || m.Kind == spec.Dir:
 		f.Verdict, f.Rule, f.Fix = "does not exist inside", "no rule grants it", showIt+f.Subject
 	case m.Kind == spec.Hide:
@@ -137,6 +139,21 @@ func fromMount(f *finding.Finding, access spec.Access, m *spec.Mount) {
 		if !strings.HasPrefix(m.Why, "filesystem.denyWrite ") && !strings.HasPrefix(m.Why, "protected ") {
 			f.Fix = "to write it: --allow-write " + f.Subject
 		}
+	}
+}
+
+// fromOwn finds what is in /proc and /dev, which are not the host's.
+func fromOwn(f *finding.Finding, m *spec.Mount) {
+	f.Rule = "the sandbox has a " + m.Target + " of its own"
+	switch {
+	case m.Kind == spec.Proc:
+		f.Allowed, f.Verdict = true, "can be read, and is about the sandbox's own processes"
+	case strings.HasPrefix(f.Subject, "/dev/shm/"):
+		f.Verdict, f.Fix = "does not exist inside; what is written there is forgotten", "--allow-read "+f.Subject
+	case f.Subject == m.Target || spec.IsStandardDevice(f.Subject):
+		f.Allowed, f.Verdict = true, "can be read and written"
+	default:
+		f.Verdict, f.Fix = "does not exist inside", `in a policy: "devices": {"allow": ["`+f.Subject+`"]}`
 	}
 }
 

@@ -379,3 +379,28 @@ func TestCommandKeepsTheCallersProcessors(t *testing.T) {
 		t.Errorf("without environment: got %q (%s)", r.stdout, r.stderr)
 	}
 }
+
+func TestProjectInSharedMemory(t *testing.T) {
+	b := newBench(t)
+	dir, err := os.MkdirTemp("/dev/shm", "project")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	beside, err := os.MkdirTemp("/dev/shm", "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(beside) })
+	b.dir = dir
+	for _, runtime := range []string{"native", "bwrap"} {
+		got := b.run("-q", "--runtime", runtime, "--", "sh", "-c", "echo "+runtime+" >file && ls -A /dev/shm; echo x >/dev/shm/lost")
+		got.want(t, 0, filepath.Base(dir)+"\n", "")
+		if text, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(text) != runtime+"\n" {
+			t.Errorf("%s: the project has %q (%v)", runtime, text, err)
+		}
+		if _, err := os.Stat("/dev/shm/lost"); err == nil {
+			t.Errorf("%s: a file beside the project came to the host", runtime)
+		}
+	}
+}

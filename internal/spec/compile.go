@@ -216,7 +216,7 @@ func (c *compiler) readRule(l *layer, kind ruleKind, entry string, bound bool) {
 		return
 	}
 	r := rule{resolved: res, kind: kind, entry: entry}
-	if Covers("/proc", r.path) || Covers("/dev", r.path) {
+	if isOwn(r.path) {
 		c.readSpecial(r)
 		return
 	}
@@ -260,22 +260,28 @@ func (c *compiler) isTooWide(entry string) bool {
 func (c *compiler) readSpecial(r rule) {
 	inProc := Covers("/proc", r.path)
 	switch {
-	case r.kind == denyRead && !r.missing && (inProc || isStandardDevice(r.path)):
+	case r.kind == denyRead && !r.missing && (inProc || IsStandardDevice(r.path)):
 		c.hidden = append(c.hidden, hide(r.path, r.info, r.reason()))
 	case r.kind.denies() && inProc, r.kind == denyRead:
 		// /proc is read-only, and what is not in /dev need not be hidden.
 	case r.kind == denyWrite:
-		c.refuseIf(r.path == "/dev" || isStandardDevice(r.path), r.kind.String(), r.entry,
+		c.refuseIf(r.path == "/dev" || IsStandardDevice(r.path), r.kind.String(), r.entry,
 			"the sandbox's own device nodes can be written", "remove it")
 	case inProc:
 		c.refuseIf(r.kind != allowRead, r.kind.String(), r.entry, "/proc is read-only in a sandbox", "remove it")
-	case r.path != "/dev" && !isStandardDevice(r.path):
+	case r.path != "/dev" && !IsStandardDevice(r.path):
 		c.refuse(r.kind.String(), r.entry, "the sandbox has a /dev of its own", "name the node in devices.allow")
 	}
 }
 
-// isStandardDevice says whether every sandbox has this path in its /dev.
-func isStandardDevice(p string) bool {
+// isOwn says whether a path is in /proc or /dev, of which the sandbox has its own.
+// Below /dev/shm people keep projects, as in /tmp.
+func isOwn(p string) bool {
+	return Covers("/proc", p) || Covers("/dev", p) && !below("/dev/shm", p)
+}
+
+// IsStandardDevice says whether every sandbox has this path in its /dev.
+func IsStandardDevice(p string) bool {
 	for _, name := range []string{
 		"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx",
 		"/dev/pts", "/dev/shm", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr",

@@ -328,7 +328,7 @@ func (c *compiler) placeDevices() {
 	for _, entry := range c.policy.Devices.Allow {
 		r, ok := c.resolveEntry(key, entry)
 		switch {
-		case !ok || isStandardDevice(r.path):
+		case !ok || IsStandardDevice(r.path):
 		case !below("/dev", r.path):
 			c.refuse(key, entry, "is not in /dev", "remove it")
 		case r.missing:

@@ -132,3 +132,18 @@ func TestDevices(t *testing.T) {
 		t.Errorf("got %+v for a node every sandbox has", m)
 	}
 }
+
+func TestProjectInSharedMemoryIsGranted(t *testing.T) {
+	f := newSystem("/dev/shm/", "/dev/shm/p/", "/dev/shm/p/.git/", "/dev/shm/other/")
+	f.host.Dir = "/dev/shm/p"
+	s, err := Compile(basicPolicy(), f, Command{Argv: []string{"true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, m := s.Access("/dev/shm/p/file"); a != AccessWrite || m.Target != "/dev/shm/p" {
+		t.Errorf("the project: %v by %+v", a, m)
+	}
+	if _, m := s.Access("/dev/shm/other"); m.Target != "/dev" {
+		t.Errorf("what is beside it: %+v", m)
+	}
+}

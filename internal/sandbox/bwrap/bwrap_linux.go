@@ -156,7 +156,7 @@ type covered struct {
 func (a *arguments) add(list ...string) { a.list = append(a.list, list...) }
 
 // dev makes the same /dev as the native runtime. That of bubblewrap's own would
-// show the caller's terminal. Process 1 adds pseudo-terminals and shared memory.
+// show the caller's terminal. Process 1 adds pseudo-terminals.
 func (a *arguments) dev() {
 	for _, name := range native.Devices() {
 		a.parents("/dev/"+name, 0o755)
@@ -166,7 +166,7 @@ func (a *arguments) dev() {
 		a.add("--symlink", link[0], "/dev/"+link[1])
 	}
 	a.directory("/dev/pts", 0o755)
-	a.directory("/dev/shm", 0o755)
+	a.mount(&spec.Mount{Kind: spec.Tmpfs, Target: "/dev/shm", Mode: 0o1777})
 }
 
 func (a *arguments) mount(m *spec.Mount) {

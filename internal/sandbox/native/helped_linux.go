@@ -410,7 +410,6 @@ func (h *helped) build(l *launcher) error {
 	l.scratchHere()
 	l.gateway()
 	l.layersHere()
-	l.private("/dev/shm", 0o1777)
 	l.mounts(h.inner, nil)
 	l.begin(WallProc, "make read-only", "/proc", "")
 	l.setattrPath("/proc", unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)

@@ -28,6 +28,8 @@ system, architecture and time.
       --broker        measure what the broker decides instead: files made, a
                       tree of 100,000 files, with and without patterns, and
                       programs executed under rules
+      --work          measure whole jobs instead, offline: git clone, go build,
+                      npm ci and cargo build, as far as these are installed
       --resident      measure sandboxes that stay instead: commands in one
                       against commands outside, and memory
       --gate          measure three commands and nothing else: enough for
@@ -46,6 +48,7 @@ while [ $# -gt 0 ]; do
     -q | --quick) runs=5 && shift ;;
     --network) kind=network && shift ;;
     --broker) kind=broker && shift ;;
+    --work) kind=work && shift ;;
     --resident) kind=resident && shift ;;
     --gate) kind=gate && shift ;;
     --peers) wanted=("${known_peers[@]}") && shift ;;
@@ -175,6 +178,34 @@ make_tree() {
   make_scripts "$1" 300
   printf '{"command": {"deny": ["git push"]}}\n' >"$1/rules.jsonc"
   commit_all "$1"
+  own "$1"
+}
+
+# make_jobs DIR makes what whole jobs need, so that they need no network. Each
+# starts by removing what the last one made.
+# shellcheck disable=SC2016 # the scripts expand it
+make_jobs() {
+  mkdir -p "$1/go" "$1/npm" "$1/cargo/src"
+  make_probe "$1"
+  here_git clone -q --bare "$root" "$1/source.git"
+  git -C "$1/source.git" gc -q
+  printf 'rm -rf made && git clone -q "file://$PWD/source.git" made\n' >"$1/clone.sh"
+  printf 'package main\n\nimport "net/http"\n\nfunc main() { println(http.StatusText(200)) }\n' >"$1/go/main.go"
+  printf 'module example.com/job\n\ngo 1.21\n' >"$1/go/go.mod"
+  printf 'cd go && rm -rf made && GOCACHE=$PWD/made GOTOOLCHAIN=local go build -o made/job .\n' >"$1/go.sh"
+  if "${as[@]}" npm --version >/dev/null 2>&1; then
+    printf '{"name": "job", "private": true, "dependencies": {"eslint": "8.57.1", "express": "4.21.2"}}\n' >"$1/npm/package.json"
+    (cd "$1/npm" && npm install --silent --omit-lockfile-registry-resolved=false --ignore-scripts --no-audit --no-fund --cache cache >/dev/null)
+    printf 'cd npm && rm -rf node_modules && npm ci --silent --offline --ignore-scripts --no-audit --no-fund --cache cache >/dev/null\n' >"$1/npm.sh"
+  fi
+  if "${as[@]}" cargo --version >/dev/null 2>&1; then
+    printf '[package]\nname = "job"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\nregex = "=1.10.6"\nserde_json = "=1.0.128"\n' >"$1/cargo/Cargo.toml"
+    printf 'fn main() { println!("{}", regex::escape("a.b")) }\n' >"$1/cargo/src/main.rs"
+    (cd "$1/cargo" && cargo vendor -q >/dev/null 2>&1 && mkdir .cargo)
+    printf '[source.crates-io]\nreplace-with = "vendored"\n[source.vendored]\ndirectory = "vendor"\n' >"$1/cargo/.cargo/config.toml"
+    printf 'cd cargo && rm -rf target && CARGO_HOME=$PWD/home cargo build -q --offline\n' >"$1/cargo.sh"
+  fi
+  git -C "$1" init -q
   own "$1"
 }
 
@@ -368,6 +399,15 @@ measure_broker() {
   calls 60-fork+exec-x300 300 spawn.sh /bin/true
 }
 
+# measure_work ROUND: what people wait for.
+measure_work() {
+  extra=("patterns $patterns")
+  measure "$1" work/10-git-clone sh clone.sh
+  ! program go >/dev/null || measure "$1" work/20-go-build sh go.sh
+  [ ! -f npm.sh ] || measure "$1" work/30-npm-ci sh npm.sh
+  [ ! -f cargo.sh ] || measure "$1" work/40-cargo-build sh cargo.sh
+}
+
 # measure_network ROUND: a server on this machine, reached directly and through the
 # gate. With the default policy there is no network, so it is not among the variants.
 measure_network() {
@@ -430,6 +470,7 @@ main() {
   prepare
   case $kind in
     broker) make_tree "$work/project" ;;
+    work) make_jobs "$work/project" ;;
     network) mkdir "$work/project" && own "$work/project" ;;
     *) make_project "$work/project" ;;
   esac
@@ -444,7 +485,10 @@ main() {
     own "$work/large"
   fi
   # Bubblewrap is what others are compared with.
-  [ ${#wanted[@]} -gt 0 ] || [ $kind = gate ] || [ $kind = network ] || wanted=(bwrap)
+  case $kind in
+    gate | network | work) ;;
+    *) [ ${#wanted[@]} -gt 0 ] || wanted=(bwrap) ;;
+  esac
   local name
   if [ $kind = network ]; then
     for name in "${wanted[@]}"; do absent[$name]='not measured with the network, which is closed for it'; done

@@ -170,7 +170,10 @@ func TestPortsThatCannotBeExposedAreRefused(t *testing.T) {
 	if _, err := s.ExposePort(ann, &baileyv1.ExposePortRequest{SandboxId: id, Port: 8080, Address: "127.0.0.1:0"}); err != nil {
 		t.Error(err)
 	}
-	shared := s.create(&baileyv1.CreateSandboxRequest{Policy: `{"network": {"allowedDomains": ["*"]}}`})
-	_, err = s.ExposePort(ann, &baileyv1.ExposePortRequest{SandboxId: shared, Port: 8080})
+	shared, err := s.CreateSandbox(admin, &baileyv1.CreateSandboxRequest{Policy: `{"network": {"allowedDomains": ["*"]}}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.ExposePort(ann, &baileyv1.ExposePortRequest{SandboxId: shared.GetId(), Port: 8080})
 	wantReason(t, err, connect.CodeFailedPrecondition, "port_unavailable")
 }

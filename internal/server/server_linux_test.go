@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -196,6 +197,60 @@ func TestPoliciesOfClientsAreBounded(t *testing.T) {
 	for _, bad := range []string{`{"nonsense": 1}`, `{"extends": "/etc/passwd"}`, `{"extends": "@user"}`} {
 		_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{Policy: bad})
 		wantReason(t, err, connect.CodeInvalidArgument, "invalid_policy")
+	}
+}
+
+// The machine's own network has its loopback, with the ports of other owners, and all
+// that only the machine can reach.
+func TestNetworkOfAClientIsNotTheMachines(t *testing.T) {
+	s := newSite(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	everything := `{"network": {"allowedDomains": ["*"], "allowedCIDRs": ["127.0.0.0/8"], "allowLocalOutbound": true, "allowLocalBinding": true}}`
+	for _, test := range []struct {
+		name, policy string
+		who          context.Context
+		reaches      bool
+	}{
+		{"a client", `{"network": {"allowedDomains": ["*"]}}`, ann, false},
+		{"a client who asks for more", everything, ann, false},
+		{"a client with a preset", `{"extends": "full-access"}`, ann, false},
+		{"an administrator", `{"network": {"allowedDomains": ["*"]}}`, admin, true},
+	} {
+		sb, err := s.CreateSandbox(test.who, &baileyv1.CreateSandboxRequest{Policy: test.policy})
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		s.run(sb.GetId(), "exec 3<>/dev/tcp/127.0.0.1/"+port)
+		if reached := cameBefore(t, l); reached != test.reaches {
+			t.Errorf("%s: reaches the machine's loopback: %v", test.name, reached)
+		}
+	}
+}
+
+// cameBefore says whether somebody connected to a listener before this.
+func cameBefore(t *testing.T, l net.Listener) bool {
+	t.Helper()
+	own, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	for others := false; ; others = true {
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := c.RemoteAddr().String()
+		c.Close()
+		if from == own.LocalAddr().String() {
+			return others
+		}
 	}
 }
 

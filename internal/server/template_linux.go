@@ -32,9 +32,14 @@ var environ = []string{
 }
 
 // bound is what no policy of a client without the scope "admin" can exceed: of
-// files, what Bailey grants by default; of the network, everything public. Which names
-// may come into being in a workspace is its owner's to say.
-const bound = `{"filesystem": {"protectMissing": false}, "network": {"allowedDomains": ["*"]}}`
+// files, what Bailey grants by default; of the network, everything public. That takes a
+// network of its own with the gate as the way out: the machine's has its loopback, where
+// other owners' ports are, and whatever only the machine can reach. Which names may come
+// into being in a workspace is its owner's to say.
+const bound = `{
+	"filesystem": {"protectMissing": false},
+	"network": {"allowedDomains": ["*"], "allowLocalBinding": false, "allowLocalOutbound": false}
+}`
 
 // compile decides what a sandbox is.
 func compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay) (*spec.Spec, error) {

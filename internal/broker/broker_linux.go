@@ -50,13 +50,14 @@ type Broker struct {
 
 // Denial is a call that was refused, and why.
 type Denial struct {
-	Pid   int // the calling thread
-	Op    string
-	Path  string
-	Argv  []string // of exec
-	Why   string   // the rule
-	Where string   // the place it was written at, if that is known
-	Fix   string   // the flag that would allow it, or what else would
+	Pid       int // the calling thread
+	Op        string
+	Path      string
+	Argv      []string // of exec
+	Truncated bool     // Argv is only the beginning
+	Why       string   // the rule
+	Where     string   // the place it was written at, if that is known
+	Fix       string   // the flag that would allow it, or what else would
 }
 
 // Event is the denial as it is recorded, of a sandbox and a process whose names
@@ -65,7 +66,16 @@ func (d *Denial) Event(sandbox, process string) *event.Event {
 	e := event.New(event.Deny)
 	e.Sandbox, e.Pid, e.Process = sandbox, d.Pid, process
 	e.Op, e.Path, e.Argv, e.Rule, e.Where, e.Fix = event.Op(d.Op), d.Path, d.Argv, d.Why, d.Where, d.Fix
+	e.Truncated = d.Truncated
 	return e
+}
+
+// bound leaves of arguments, which can have megabytes, what is recorded of them.
+// Nobody knows how many denials are kept at the other end of Report, or for how
+// long.
+func (d *Denial) bound() {
+	e := (&event.Event{Argv: d.Argv}).Bounded()
+	d.Argv, d.Truncated = e.Argv, e.Truncated
 }
 
 // Options say who wants to know.
@@ -554,6 +564,7 @@ func (w *worker) denied(n *notification, op, path string, rule *spec.PathRule) a
 func (w *worker) report(n *notification, d Denial) answer {
 	if w.options.Report != nil {
 		d.Pid = int(n.pid)
+		d.bound()
 		w.options.User.apart(func() { w.options.Report(d) })
 	}
 	return refuse(unix.EACCES)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -205,6 +206,11 @@ func (e *Event) texts(yield func(key string, s *string) bool) {
 	}
 }
 
+// Bounded returns a copy that is no larger than what is recorded of an event. Who
+// keeps events that a command causes keeps those: it can cause many, each with
+// arguments of megabytes.
+func (e *Event) Bounded() *Event { return e.cut(maxLine / 2) }
+
 // cut returns a copy in which no string is longer than longest, and all of argv
 // together not longer than twice that. The path is spared: half of one would be
 // the name of something else. In its worst form it has six characters a byte,
@@ -219,7 +225,7 @@ func (e *Event) cut(longest int) *Event {
 			limit = maxPath
 		}
 		if len(*s) > limit {
-			*s, c.Truncated = head(*s, limit), true
+			*s, c.Truncated = strings.Clone(head(*s, limit)), true // what is cut off is not kept
 		}
 	}
 	left := 2 * longest
@@ -228,7 +234,7 @@ func (e *Event) cut(longest int) *Event {
 		if len(word) > left {
 			c.Truncated = true
 			if left > 0 {
-				c.Argv = append(c.Argv, head(word, left))
+				c.Argv = append(c.Argv, strings.Clone(head(word, left)))
 			}
 			break
 		}

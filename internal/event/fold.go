@@ -59,9 +59,7 @@ func (f *Fold) Emit(e *Event) {
 		f.index = map[denial]int{}
 	}
 	f.index[key] = len(f.kept)
-	first := *e
-	first.Argv = slices.Clone(e.Argv)
-	f.kept = append(f.kept, first)
+	f.kept = append(f.kept, *e.Bounded())
 }
 
 // Denials returns what was kept, in the order it first happened, and how many

@@ -32,8 +32,7 @@ var _ Sink = (*Recent)(nil)
 func (r *Recent) Emit(e *Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next := Numbered{Event: *e}
-	next.Event.Argv = slices.Clone(e.Argv)
+	next := Numbered{Event: *e.Bounded()}
 	if e.Kind == Deny {
 		r.denials += e.times()
 		if i := slices.IndexFunc(r.kept, func(k Numbered) bool { return k.Event.Kind == Deny && k.Event.denial() == e.denial() }); i >= 0 {

@@ -3,6 +3,7 @@ package event
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -63,5 +64,25 @@ func TestRecentFindsWhatIsKept(t *testing.T) {
 	}
 	if e, ok := r.Find(2); !ok || e.Path != "/b" {
 		t.Errorf("found %v, %v", e, ok)
+	}
+}
+
+// A command can be denied often, with other arguments of megabytes each time.
+func TestKeptEventsAreBounded(t *testing.T) {
+	word := strings.Repeat("x", 100_000)
+	big := New(Deny)
+	big.Op, big.Argv = OpExec, []string{"git", word, word, word}
+	recent, fold := new(Recent), new(Fold)
+	for _, sink := range []Sink{recent, fold} {
+		sink.Emit(big)
+	}
+	folded, _ := fold.Denials()
+	for name, e := range map[string]Event{"recent": recent.Events()[0].Event, "folded": folded[0]} {
+		if n := len(strings.Join(e.Argv, "")); n == 0 || n > maxLine || !e.Truncated || e.Argv[0] != "git" {
+			t.Errorf("%s: %d bytes of %d arguments are kept, truncated: %v", name, n, len(e.Argv), e.Truncated)
+		}
+	}
+	if len(big.Argv) != 4 || big.Truncated {
+		t.Error("the event itself was changed")
 	}
 }

@@ -171,6 +171,7 @@ func (s *Server) emit(id string, h happening) {
 	if f == nil {
 		return
 	}
+	h.Event = *h.Bounded()
 	h.Version, h.Time, h.Sandbox = event.Version, time.Now(), id
 	f.add(h)
 }

@@ -10,6 +10,7 @@ import (
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/api/bailey/v1/baileyv1connect"
+	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
 )
 
@@ -121,5 +122,16 @@ func TestOnlyWhoMayWatches(t *testing.T) {
 		if connect.CodeOf(err) != c.want {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Arguments of megabytes are not kept a thousand times for who comes back.
+func TestEventsThatAreKeptAreBounded(t *testing.T) {
+	s := &Server{feeds: map[string]*feed{"sb": {more: make(chan struct{})}}}
+	word := strings.Repeat("x", 100_000)
+	s.emit("sb", happening{Event: event.Event{Kind: event.Exec, Argv: []string{"true", word, word}}})
+	kept, _, _ := s.feeds["sb"].after(0)
+	if n := len(strings.Join(kept[0].Argv, "")); n > 50_000 || !kept[0].Truncated || kept[0].Argv[0] != "true" {
+		t.Errorf("%d bytes are kept", n)
 	}
 }

@@ -60,6 +60,7 @@ var imported = []struct {
 	{"internal/plain", []string{module + "/", "golang.org/x/sys"}, "every layer shows text to people, so what makes it harmless stands below all of them"},
 	{"internal/columns", []string{module + "/", "golang.org/x/sys"}, "who shows figures need not know what they are"},
 	{"internal/ready", []string{module + "/"}, "who waits for a descriptor need not know what it is"},
+	{"internal/peer", []string{module + "/"}, "who looks at the other end of a socket need not know what goes through it"},
 	{"internal/processes", []string{module + "/"}, "who looks at processes need not know whose they are"},
 	{"internal/wire", []string{module + "/"}, "what carries messages knows none of them"},
 	{"internal/trace", []string{module + "/"}, "every layer records its steps, so the trace stands below all of them"},

@@ -122,7 +122,7 @@ func checkHello(r *received) error {
 	if r.from == nil {
 		return errors.New("nobody knows who answers at the keeper's socket")
 	}
-	if err := checkProcess(r.from); err != nil {
+	if err := checkSender(r.from); err != nil {
 		return fmt.Errorf("the keeper's socket: %w", err)
 	}
 	var h Hello

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/peer"
 	"github.com/bailey-sandbox/bailey/internal/wire"
 )
 
@@ -148,35 +149,36 @@ func (c *conn) receiveFiles(b []byte, r *received) (n int, err error) {
 	return n, nil
 }
 
-// checkPeer looks at who connected.
+// checkPeer refuses who connected, if that is another user, or somebody in a sandbox.
 func (c *conn) checkPeer() error {
 	raw, err := c.file.SyscallConn()
 	if err != nil {
 		return err
 	}
-	var peer *unix.Ucred
+	var from *unix.Ucred
 	if cerr := raw.Control(func(fd uintptr) {
-		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		from, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); cerr != nil || err != nil {
 		return errors.Join(cerr, err)
 	}
-	return checkProcess(peer)
-}
-
-// checkProcess refuses a peer of another user, and one that sits in a user
-// namespace of its own: what runs in a sandbox must not reach out through here,
-// nor wait for what clients send.
-func checkProcess(peer *unix.Ucred) error {
-	if int(peer.Uid) != os.Geteuid() {
-		return fmt.Errorf("the other end belongs to user %d", peer.Uid)
-	}
-	own, err := os.Readlink("/proc/self/ns/user")
-	if err != nil {
+	if err := checkUser(from); err != nil {
 		return err
 	}
-	other, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", peer.Pid))
-	if err != nil || other != own {
-		return errors.New("the other end is in another user namespace, perhaps in a sandbox")
+	return peer.CheckFree(int(from.Pid))
+}
+
+// checkSender refuses what another user has sent, or a process in a user namespace
+// of its own: what runs in a sandbox must not wait for what clients send.
+func checkSender(from *unix.Ucred) error {
+	if err := checkUser(from); err != nil {
+		return err
+	}
+	return peer.CheckNamespace(int(from.Pid))
+}
+
+func checkUser(from *unix.Ucred) error {
+	if int(from.Uid) != os.Geteuid() {
+		return fmt.Errorf("the other end belongs to user %d", from.Uid)
 	}
 	return nil
 }

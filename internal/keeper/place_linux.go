@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/peer"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 )
 
@@ -117,7 +118,7 @@ func (p *place) listen() (*os.File, error) {
 	}
 	// The directory keeps others out before the mode does.
 	if err = unix.Bind(fd, p.address()); err == nil {
-		err = unix.Fchmodat(int(p.dir.Fd()), socketName, 0o600, 0)
+		err = unix.Fchmodat(int(p.dir.Fd()), socketName, peer.Mode, 0)
 	}
 	if err == nil {
 		err = unix.Listen(fd, 128)

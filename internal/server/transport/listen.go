@@ -79,7 +79,7 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := markOwn(path); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil

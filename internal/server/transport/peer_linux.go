@@ -1,16 +1,18 @@
 package transport
 
 import (
-	"fmt"
 	"net"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	peers "github.com/bailey-sandbox/bailey/internal/peer"
 )
 
 // lookAt says who connected to a unix socket, as the kernel vouches for it. A
-// process in a user namespace of its own is no peer of the server's, whatever its
-// number: it may be in a sandbox that a policy shows the socket by mistake.
+// confined process is no peer of the server's, whatever its number: it may be in a
+// sandbox that a policy shows the socket by mistake.
 func lookAt(c *net.UnixConn) peer {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -22,14 +24,8 @@ func lookAt(c *net.UnixConn) peer {
 	}); cerr != nil || err != nil {
 		return peer{unix: true}
 	}
-	return peer{unix: true, own: int(credentials.Uid) == os.Geteuid() && sameNamespace(int(credentials.Pid))}
+	return peer{unix: true, own: int(credentials.Uid) == os.Geteuid() && peers.CheckFree(int(credentials.Pid)) == nil}
 }
 
-func sameNamespace(pid int) bool {
-	own, err := os.Readlink("/proc/self/ns/user")
-	if err != nil {
-		return false
-	}
-	other, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid))
-	return err == nil && own == other
-}
+// markOwn makes a socket one that only the user reaches, and no broker of a sandbox.
+func markOwn(path string) error { return syscall.Chmod(path, peers.Mode) }

@@ -70,9 +70,8 @@ func (w *worker) exec(n *notification, dirfd, name, argv uint64, flags int) answ
 	if !w.listener.isValid(n.id) {
 		return refuse(unix.ESRCH)
 	}
-	if rule := w.judge(reading, -1, x.Real); rule != nil && w.rules.reads {
-		// The first line of a script becomes arguments.
-		return w.denied(n, "exec", x.Real, rule)
+	if path, rule := w.unreadable(n, x); rule != nil {
+		return w.denied(n, "exec", path, rule)
 	}
 	if w.execs.rules != nil {
 		v := w.execs.rules.Judge(x.Exec)
@@ -146,6 +145,7 @@ type program struct {
 	command.Exec
 	fd       int    // by O_PATH
 	byNumber string // what the kernel calls it, if it was given by a descriptor
+	loader   string // what the file that will run says about that, see loaderOf
 }
 
 // executable opens the file that an exec names.
@@ -241,6 +241,9 @@ func (w *worker) identifyProgram(x *program) (identity, unix.Errno) {
 	for range maxScripts {
 		line, ok := w.firstLine(fd)
 		if !ok {
+			if w.rules.reads {
+				x.loader = w.loaderOf(fd)
+			}
 			id, err := identify(fd)
 			id.mount = 0
 			if err != nil {
@@ -434,7 +437,7 @@ func (w *worker) isAsWanted(pid int, want *outcome) bool {
 	if !ok {
 		return false
 	}
-	return sameArguments(text, want)
+	return sameArguments(text, want) && (!w.rules.reads || w.mapsReadable(proc))
 }
 
 // sameArguments compares what the kernel copied with what was judged.

@@ -216,7 +216,7 @@ func field(status, key string) string {
 // it, and it would let us trace them all.
 func (w *worker) isHarmless(n *notification, path string) bool {
 	parts := strings.Split(path, "/")[2:]
-	if parts[0] == "sysvipc" {
+	if parts[0] == "sysvipc" || len(parts) > 1 && parts[0] == "sys" && (parts[1] == "net" || parts[1] == "user") {
 		return false // of the namespace of who opens it
 	}
 	if parts[0] == "" || parts[0][0] < '0' || parts[0][0] > '9' {

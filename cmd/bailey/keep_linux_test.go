@@ -327,14 +327,32 @@ while True:
     data += more
     if b'0.1' in data or len(data) > 50: break
 print(data)`
+	const greeting = "0.1"
 	control := exec.Command("python3", "-c", line, socket)
-	if out, err := control.CombinedOutput(); err != nil || !strings.Contains(string(out), "h") {
+	if out, err := control.CombinedOutput(); err != nil || !strings.Contains(string(out), greeting) {
 		t.Fatalf("outside: %v: %s", err, out)
 	}
-	policy := fmt.Sprintf(`{"filesystem": {"allowRead": [%q], "allowWrite": [%q]}, "network": {"allowAllUnixSockets": true}}`, runtime, runtime)
-	got := b.run("--policy", policy, "--", "python3", "-c", line, socket)
-	if got.status == 0 && !strings.Contains(got.stdout, "user namespace") {
-		t.Errorf("inside: %+v", got)
+	for _, test := range []struct {
+		name, policy, refusal string
+		needs                 testenv.Requirement
+	}{
+		{
+			"by itself", fmt.Sprintf(`{"filesystem": {"allowRead": [%[1]q], "allowWrite": [%[1]q]}, "network": {"allowAllUnixSockets": true}}`, runtime),
+			"user namespace", testenv.UserNamespaces,
+		},
+		{
+			"by the broker", fmt.Sprintf(`{"filesystem": {"allowRead": [%q]}, "network": {"allowUnixSockets": ["/**"]}}`, runtime),
+			"PermissionError", testenv.UserNamespaces,
+		},
+		{"without namespaces", `{"runtime": "landlock", "network": {"allowAllUnixSockets": true}}`, "confined", testenv.Landlock(6)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			testenv.Requires(t, test.needs)
+			got := b.run("--policy", test.policy, "--", "python3", "-c", line, socket)
+			if strings.Contains(got.stdout, greeting) || !strings.Contains(got.stdout+got.stderr, test.refusal) {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 	b.run("--", "bailey", "box", "ps")
 }

@@ -36,6 +36,7 @@ type Broker struct {
 	more      sync.Once    // for expectMore
 	workers   atomic.Int32 // threads that answer
 	beside    atomic.Int32 // calls that are performed on threads of their own
+	waiting   atomic.Int64 // what messages that wait for room take, see maxWaiting
 	users     atomic.Int32 // who may still use the descriptors
 	together  atomic.Bool  // threads share their working directory and file mode mask
 	endsAlone bool         // the kernel ends the wait for a call when none can come
@@ -451,10 +452,12 @@ type worker struct {
 // calls in such a state than this gets an error for the next.
 const maxBeside = 64
 
-// later performs a call that may block on a thread of its own.
-func (w *worker) later(n *notification, perform func(*worker) answer) answer {
+// later performs a call that may block on a thread of its own. What it needs for
+// that is released in the end, also if it is not performed.
+func (w *worker) later(n *notification, perform func(*worker) answer, release func()) answer {
 	if w.beside.Add(1) > maxBeside {
 		w.beside.Add(-1)
+		release()
 		return refuse(unix.EAGAIN)
 	}
 	call := *n
@@ -466,10 +469,13 @@ func (w *worker) later(n *notification, perform func(*worker) answer) answer {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		other, err := w.newThread()
 		if err != nil {
+			release()
 			(&worker{Broker: w.Broker}).reply(&call, result(err))
 			return
 		}
-		other.reply(&call, perform(other))
+		a := perform(other)
+		release()
+		other.reply(&call, a)
 	}()
 	return answer{kind: answerLater}
 }

@@ -223,10 +223,9 @@ func (w *worker) waitForPipe(n *notification, fd, flags int) answer {
 		return result(err)
 	}
 	flags &^= unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
-	return w.later(n, func(other *worker) answer {
-		defer func() { _ = unix.Close(own) }()
-		defer func() { _ = unix.Close(caller) }()
-		return other.openEnd(own, caller, flags)
+	return w.later(n, func(other *worker) answer { return other.openEnd(own, caller, flags) }, func() {
+		_ = unix.Close(own)
+		_ = unix.Close(caller)
 	})
 }
 

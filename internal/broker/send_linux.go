@@ -25,14 +25,20 @@ var sendCalls = []call{
 	{unix.SYS_SENDMMSG, func(w *worker, n *notification) answer { return w.sendmmsg(n) }},
 }
 
-// Limits of the kernel, and one of ours: of a stream's message that is longer
-// than that, the first part is sent.
+// Limits of the kernel, and some of ours, so that what the command sends takes
+// little of our memory and few of our descriptors, which are not counted as its
+// own. Of a stream's message that is longer than maxData the first part is sent,
+// and of messages in one call as many as fit in it.
 const (
 	maxParts    = 1024     // UIO_MAXIOV
-	maxMessages = 1024     // of one call
-	maxPassed   = 253      // SCM_MAX_FD
+	maxMessages = 64       // of one call
+	maxPassed   = 253      // SCM_MAX_FD, here of one call
 	maxControl  = 64 << 10 // less than the kernel's
 	maxData     = 8 << 20
+	// maxWaiting is what all messages that wait for room may take together, and
+	// eachPassed what a descriptor counts for in it.
+	maxWaiting = 32 << 20
+	eachPassed = 64 << 10
 )
 
 // message is a copy of one that the caller wants to send.
@@ -44,6 +50,9 @@ type message struct {
 	target  int   // the socket that name leads to, opened; -1 if it is no path
 	sent    int
 }
+
+// size is how much of our memory a message takes.
+func (m *message) size() int64 { return int64(len(m.data) + len(m.control)) }
 
 func (m *message) close() {
 	for _, fd := range m.passed {
@@ -79,7 +88,8 @@ const sizeMany = sizeMessage + 8
 
 func (w *worker) sendmmsg(n *notification) answer {
 	var all []*message
-	for i := range min(uint64(uint32(n.args[2])), maxMessages) {
+	var size int64
+	for i := uint64(0); i < min(uint64(uint32(n.args[2])), maxMessages) && size <= maxData; i++ {
 		m, errno := copyMessage(n.pid, n.args[1]+i*sizeMany)
 		if errno != 0 && i == 0 {
 			return refuse(errno)
@@ -88,6 +98,7 @@ func (w *worker) sendmmsg(n *notification) answer {
 			break // those before are sent, as the kernel does
 		}
 		all = append(all, m)
+		size += m.size()
 	}
 	return w.send(n, int(uint32(n.args[3])), true, all)
 }
@@ -177,19 +188,34 @@ func (w *worker) send(n *notification, flags int, many bool, all []*message) ans
 		s.close()
 		return answer{kind: answerLater}
 	}
+	return s.runLater(n)
+}
+
+// runLater sends the rest once there is room.
+func (s *sending) runLater(n *notification) answer {
 	caller, err := openThread(int(n.pid))
 	if err != nil {
 		s.close()
 		return result(err)
 	}
+	size := s.size()
+	release := func() {
+		s.w.waiting.Add(-size)
+		s.close()
+		_ = unix.Close(caller)
+	}
 	// Whichever way it goes, the caller is answered here: with a number.
-	return w.later(n, func(*worker) answer {
-		defer s.close()
-		defer func() { _ = unix.Close(caller) }()
+	if s.w.waiting.Add(size) > maxWaiting {
+		s.errno = unix.ENOBUFS
+		s.reply()
+		release()
+		return answer{kind: answerLater}
+	}
+	return s.w.later(n, func(*worker) answer {
 		s.run(func() bool { return s.wait(caller) })
 		s.reply()
 		return answer{kind: answerLater}
-	})
+	}, release)
 }
 
 // sending is a call that sends.
@@ -212,6 +238,22 @@ func (s *sending) close() {
 	for _, m := range s.all {
 		m.close()
 	}
+}
+
+// size is what it counts for while it waits.
+func (s *sending) size() (n int64) {
+	for _, m := range s.all {
+		n += m.size() + int64(len(m.passed)+1)*eachPassed // one for its target
+	}
+	return n
+}
+
+// passed is how many descriptors go along with messages.
+func passed(all []*message) (n int) {
+	for _, m := range all {
+		n += len(m.passed)
+	}
+	return n
 }
 
 // socketKind is what a socket was made as.
@@ -241,6 +283,9 @@ func (s *sending) prepare(n *notification) *answer {
 	}
 	for i, m := range s.all {
 		refused := s.prepareOne(n, m)
+		if refused == nil && passed(s.all[:i+1]) > maxPassed {
+			refused = fail(unix.EINVAL)
+		}
 		if refused != nil && i == 0 {
 			return refused
 		}

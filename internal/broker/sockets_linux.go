@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/pattern"
+	"github.com/bailey-sandbox/bailey/internal/peer"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -245,9 +246,8 @@ func (w *worker) connect(n *notification) answer {
 		return *refused
 	}
 	return w.perform(n, fd, func() answer {
-		defer func() { _ = unix.Close(at) }()
 		return result(unix.Connect(fd, &unix.SockaddrUnix{Name: "/proc/self/fd/" + fdName(at)}))
-	})
+	}, at)
 }
 
 // reachable opens the socket that a path leads to, if it may be connected to.
@@ -268,29 +268,45 @@ func (w *worker) reachable(n *notification, path string) (fd int, refused *answe
 	if typeOf(at) != unix.S_IFSOCK {
 		return at, nil // the kernel knows what to say to that
 	}
-	if !w.allowsSocket(real, at) {
-		_ = unix.Close(at)
-		a := w.denied(n, "connect", real, &spec.PathRule{
-			Pattern: real, Why: "unix socket of the host", Fix: "network.allowUnixSockets " + real,
-		})
-		return -1, &a
+	var rule *spec.PathRule
+	switch {
+	case isBaileys(at):
+		rule = &spec.PathRule{Pattern: real, Why: "a socket of Bailey's own"}
+	case !w.allowsSocket(real, at):
+		rule = &spec.PathRule{Pattern: real, Why: "unix socket of the host", Fix: "network.allowUnixSockets " + real}
+	default:
+		return at, nil
 	}
-	return at, nil
+	_ = unix.Close(at)
+	a := w.denied(n, "connect", real, rule)
+	return -1, &a
 }
 
-// perform connects a socket, and closes our copy of it. What may block is done
-// beside the other calls.
-func (w *worker) perform(n *notification, fd int, connect func() answer) answer {
+// isBaileys says whether a socket is the keeper's or the server's. There it would be
+// us who connects, and we may, whatever the policy says about the socket.
+func isBaileys(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) != nil || peer.IsMarked(st.Mode)
+}
+
+// perform connects a socket, and closes our copy of it and what else was opened for
+// that. What may block is done beside the other calls.
+func (w *worker) perform(n *notification, fd int, connect func() answer, opened ...int) answer {
 	do := func(*worker) (a answer) {
-		defer func() { _ = unix.Close(fd) }()
 		w.options.User.act(func() { a = connect() })
 		return a
 	}
+	release := func() {
+		for _, fd := range append(opened, fd) {
+			_ = unix.Close(fd)
+		}
+	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil || flags&unix.O_NONBLOCK != 0 {
+		defer release()
 		return do(w)
 	}
-	return w.later(n, do)
+	return w.later(n, do, release)
 }
 
 // connectPlain connects to an address that is no path.

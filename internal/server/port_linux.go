@@ -56,7 +56,7 @@ func exposure(ctx context.Context, r *baileyv1.ExposePortRequest) (e spec.Exposu
 	if err != nil {
 		return e, problem.Invalid("address", "%q is not an address with a port, such as 127.0.0.1:8080", r.GetAddress())
 	}
-	if !at.Addr().IsLoopback() {
+	if !at.Addr().IsLoopback() || isReserved(at.Port()) {
 		if err := caller.From(ctx).Demand(caller.Admin); err != nil {
 			return e, err
 		}
@@ -64,6 +64,10 @@ func exposure(ctx context.Context, r *baileyv1.ExposePortRequest) (e spec.Exposu
 	e.Address, e.Port = at.Addr().String(), at.Port()
 	return e, nil
 }
+
+// isReserved says whether programs of the machine may take what listens at a port for
+// a service of the machine's.
+func isReserved(port uint16) bool { return port > 0 && port < 1024 }
 
 // ExposePort implements the API. A port that is exposed as it should be stays as it
 // is.

@@ -162,6 +162,8 @@ func TestPortsThatCannotBeExposedAreRefused(t *testing.T) {
 		{80, "", connect.CodeFailedPrecondition, "port_too_low"},
 		{8080, "nowhere", connect.CodeInvalidArgument, "invalid_address"},
 		{8080, "0.0.0.0:0", connect.CodePermissionDenied, "scope_missing"},
+		{8080, "127.0.0.1:53", connect.CodePermissionDenied, "scope_missing"},
+		{8080, "[::1]:1023", connect.CodePermissionDenied, "scope_missing"},
 		{8080, l.Addr().String(), connect.CodeFailedPrecondition, "port_unavailable"},
 	} {
 		_, err := s.ExposePort(ann, &baileyv1.ExposePortRequest{SandboxId: id, Port: test.port, Address: test.address})

@@ -11,18 +11,15 @@ import (
 
 // handOver has a Spec carried out by another program of Bailey's, which knows the
 // engine that it names.
-func (r *request) handOver(s *spec.Spec) int {
-	switch {
-	case r.monitor:
-		return fail(errors.New("--monitor is not shown by the " + s.Runtime + " runtime, which tells at the end what was denied; use --runtime native"))
-	case r.stats:
-		return fail(errors.New("--stats is not counted by the " + s.Runtime + " runtime; use --runtime native"))
-	}
+func (p *prepared) handOver(r *request, s *spec.Spec) int {
 	program := carrier(s.Runtime)
 	if program == "" {
 		return fail(errors.New("runtime " + s.Runtime + ": the program baileyd is missing beside this one; install all programs of Bailey's into one directory: make install"))
 	}
-	return fail(engine.HandOver(program, engine.Order{Spec: *s, Quiet: r.settledQuiet(), Debug: r.settledDebug(), Pool: r.pooling()}))
+	return fail(engine.HandOver(program, engine.Order{
+		Spec: *s, Quiet: r.settledQuiet(), Debug: r.settledDebug(), Pool: r.pooling(),
+		Monitor: r.monitor, Stats: r.stats, JSON: r.json, Begun: p.report.account.Begun.UnixNano(),
+	}))
 }
 
 // carrier is the program that knows the engine of a runtime. That of OCI runtimes is

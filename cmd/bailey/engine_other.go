@@ -8,6 +8,6 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
-func (r *request) handOver(s *spec.Spec) int {
+func (*prepared) handOver(_ *request, s *spec.Spec) int {
 	return fail(errors.New("runtime " + s.Runtime + ": this version has it for Linux only; use --runtime auto"))
 }

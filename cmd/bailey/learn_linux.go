@@ -14,6 +14,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/learn"
+	"github.com/bailey-sandbox/bailey/internal/monitor"
 	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/policy"
@@ -31,7 +32,7 @@ type lesson struct {
 	loaded  *policy.Loaded
 	base    *spec.Spec
 	names   learn.Names
-	seen    observer
+	seen    monitor.Observer
 	prop    learn.Proposal
 	granted []string // by flags
 	started bool
@@ -56,13 +57,13 @@ func runLearn(r *request) int {
 	if !l.started {
 		return status // it was said why
 	}
-	l.prop = learn.Propose(l.seen.all(), learn.Options{
-		Home: l.names.Home, Project: l.names.Project, Files: hostFiles{}, Granted: l.granted,
+	l.prop = learn.Propose(l.seen.All(), learn.Options{
+		Home: l.names.Home, Project: l.names.Project, Files: monitor.HostFiles{}, Granted: l.granted,
 	})
 	if status != 0 {
 		say(tagWarning, fmt.Sprintf("the command ended with status %d, so it may not have come to everything it does", status))
 	}
-	if l.seen.full {
+	if l.seen.IsFull() {
 		say(tagWarning, "the command asked for more files than are remembered, so something may be missing")
 	}
 	if err := l.deliver(); err != nil {
@@ -110,24 +111,12 @@ func (l *lesson) begin() error {
 		return errors.New(v.String())
 	}
 	l.loaded = m.Loaded()
-	l.names = learn.Names{Home: realHome(), Project: projectOf(l.base)}
+	l.names = learn.Names{Home: monitor.RealHome(), Project: projectOf(l.base)}
 	for _, entry := range flags {
 		l.granted = append(l.granted, l.names.Path(entry))
 	}
-	l.seen.judge, err = learn.NewJudge(l.base)
+	l.seen.Judge, err = learn.NewJudge(l.base)
 	return err
-}
-
-// realHome is the home directory without links, or "".
-func realHome() string {
-	home, err := os.UserHomeDir()
-	if err != nil || !filepath.IsAbs(home) {
-		return ""
-	}
-	if real, err := filepath.EvalSymlinks(home); err == nil {
-		return real
-	}
-	return filepath.Clean(home)
 }
 
 // projectOf finds what relative paths of the policy are relative to: the mount
@@ -166,7 +155,7 @@ func (l *lesson) run(s *spec.Spec) (int, error) {
 	p := &prepared{}
 	err := p.begin(native.Options{
 		Streams: learnStreams(),
-		Observe: func(o broker.Observation) { l.seen.lacks(o) },
+		Observe: func(o broker.Observation) { l.seen.Lacks(o) },
 	})
 	if err != nil {
 		return startFailed(nil, err), nil
@@ -217,7 +206,7 @@ func (l *lesson) permissive() (*spec.Spec, error) {
 		return nil, fmt.Errorf("%s could be changed while learning; if that may be: --write", printable(changed))
 	}
 	l.warnOfOwners(s)
-	makeObservable(s)
+	monitor.MakeObservable(s)
 	return s, nil
 }
 
@@ -242,7 +231,7 @@ func (l *lesson) secrets() []string {
 	var out []string
 	for _, p := range learn.SecretPaths(l.names.Home) {
 		named := slices.ContainsFunc(l.granted, func(g string) bool { return spec.Covers(p, g) })
-		if _, ok := (hostFiles{}).Look(p); ok && !named && !l.seen.judge.Readable(p) {
+		if _, ok := (monitor.HostFiles{}).Look(p); ok && !named && !l.seen.Judge.Readable(p) {
 			out = append(out, p)
 		}
 	}
@@ -254,7 +243,7 @@ func (l *lesson) secrets() []string {
 func (l *lesson) keepInMemory(add *policy.Filesystem) {
 	var private []string
 	for _, entry := range add.AllowWrite { // of the command line
-		if file, ok := (hostFiles{}).Look(l.names.Path(entry)); ok && file.Dir {
+		if file, ok := (monitor.HostFiles{}).Look(l.names.Path(entry)); ok && file.Dir {
 			private = append(private, file.Real)
 		}
 	}
@@ -426,8 +415,8 @@ func (l *lesson) prove() int {
 	}
 	p := &prepared{}
 	p.report.monitor = newMonitor(&p.report, false)
-	p.report.monitor.silent = true
-	err = p.begin(native.Options{Streams: learnStreams(), Observe: p.report.monitor.observe})
+	p.report.monitor.Silence()
+	err = p.begin(native.Options{Streams: learnStreams(), Observe: p.report.monitor.Observe})
 	if err != nil {
 		return startFailed(nil, err)
 	}
@@ -436,8 +425,8 @@ func (l *lesson) prove() int {
 	return status
 }
 
-func (l *lesson) sayProof(status int, m *monitor) {
-	lines := m.summary()
+func (l *lesson) sayProof(status int, m *monitor.Monitor) {
+	lines := m.Summary()
 	switch {
 	case status != 0:
 		say(tagWarning, fmt.Sprintf("not proved: under the proposal the command ended with status %d; what it did not get:", status))

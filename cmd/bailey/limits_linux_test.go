@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/account"
 	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
@@ -33,7 +34,7 @@ func TestMemoryLimitStopsWhatWantsMore(t *testing.T) {
 }
 
 // stats reads what --stats --json has said, in the last line.
-func (r result) stats(t *testing.T) (s statsJSON) {
+func (r result) stats(t *testing.T) (s account.Stats) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil {

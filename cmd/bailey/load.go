@@ -79,7 +79,7 @@ func (r *request) carryOut(m *sandbox.Manager, p *prepared, s *spec.Spec) int {
 		return r.runAlone(m.Loaded().Policy, s, nil)
 	default:
 		p.abandon()
-		return r.handOver(s)
+		return p.handOver(r, s)
 	}
 	p.refused = func(err error) int { return r.runRestricted(m, s, err) }
 	return p.run(r, s)

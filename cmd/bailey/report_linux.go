@@ -1,20 +1,23 @@
 package main
 
 import (
-	"sync/atomic"
-
+	"github.com/bailey-sandbox/bailey/internal/account"
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/monitor"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 )
 
 // report is the record of a run, and tells of it as the caller wants.
 type report struct {
 	sandbox.Record
-	monitor *monitor // if not nil, it tells about denials as they happen
-	// connections are those that the network gate let through, and refused those
-	// that it did not.
-	connections, refused atomic.Int64
+	monitor *monitor.Monitor // if not nil, it tells about denials as they happen
+	account account.Account
+}
+
+func newMonitor(r *report, asJSON bool) *monitor.Monitor {
+	voice := monitor.Voice{Warn: func(text string) { say(tagWarning, text) }, Note: func(text string) { say(tagNote, text) }}
+	return monitor.New(&r.Record, voice, asJSON)
 }
 
 // denied takes a call that the broker refused. Several threads call it.
@@ -24,7 +27,7 @@ func (r *report) denied(d broker.Denial) { r.deniedTo(d, broker.ProcessName(d.Pi
 func (r *report) deniedTo(d broker.Denial, process string) {
 	e := r.LogDenial(d, process)
 	if r.monitor != nil {
-		r.monitor.denied(e)
+		r.monitor.Denied(e)
 		return
 	}
 	r.Keep(e)
@@ -33,22 +36,12 @@ func (r *report) deniedTo(d broker.Denial, process string) {
 // network takes what the network gate tells.
 func (r *report) network(e *event.Event) {
 	r.Log(e)
-	r.count(e)
+	r.account.Count(e)
 	if r.monitor != nil {
-		r.monitor.network(e)
+		r.monitor.Network(e)
 		return
 	}
 	r.Keep(e) // what it denied
-}
-
-// count counts connections, for --stats.
-func (r *report) count(e *event.Event) {
-	switch e.Kind {
-	case event.Connection:
-		r.connections.Add(int64(max(e.Count, 1)))
-	case event.Deny:
-		r.refused.Add(int64(max(e.Count, 1)))
-	}
 }
 
 // show says at the end what was denied, each thing once.

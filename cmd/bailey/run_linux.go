@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/account"
 	"github.com/bailey-sandbox/bailey/internal/foreground"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
@@ -27,7 +28,6 @@ type prepared struct {
 	tty     *terminal.Session
 	report  report
 	net     counters
-	account account
 	views   []*keeper.Shown
 	started bool // the command ran
 	// changes is what it has written to an overlay in memory, or nil.
@@ -45,11 +45,11 @@ func prepare(r *request, log *trace.Log) (*prepared, error) {
 	o := native.Options{Streams: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Trace: log, Account: r.stats}
 	p := &prepared{}
 	if r.stats {
-		p.account.begun = time.Now()
+		p.report.account.Begun = time.Now()
 	}
 	if r.monitor {
 		p.report.monitor = newMonitor(&p.report, r.json)
-		o.Observe = p.report.monitor.observe
+		o.Observe = p.report.monitor.Observe
 	}
 	err := p.open(o)
 	switch {
@@ -125,7 +125,7 @@ func (p *prepared) start(s *spec.Spec) (*native.Process, error) {
 // run runs a Spec to its end and returns the exit status.
 func (p *prepared) run(r *request, s *spec.Spec) int {
 	if m := p.report.monitor; m != nil {
-		if err := m.watch(s, p.tty); err != nil {
+		if err := m.Watch(s, p.tty); err != nil {
 			p.abandon()
 			return fail(err)
 		}
@@ -189,7 +189,7 @@ func forwardTo(proc *native.Process) foreground.Forwarder {
 // conclude says what there is to say at the end and returns the exit status.
 func (p *prepared) conclude(r *request, state native.State, expired bool, millis int64) int {
 	if p.report.monitor != nil {
-		p.report.monitor.show()
+		p.report.monitor.Show()
 	}
 	if !r.settledQuiet() {
 		p.report.show()
@@ -202,14 +202,14 @@ func (p *prepared) conclude(r *request, state native.State, expired bool, millis
 	}
 	hits := p.tellLimits()
 	if expired {
-		p.report.limit(limits.Hit{Name: "timeout"})
+		p.report.Log(account.Event(limits.Hit{Name: "timeout"}))
 	}
 	status, text := foreground.Status(state, expired, millis)
 	if text != "" {
 		say(tagError, text)
 	}
-	if r.stats && p.account.used != nil {
-		p.tellStats(r, p.stats(hits, expired, status))
+	if r.stats && p.report.account.Used != nil {
+		p.tellStats(r, p.report.account.Stats(hits, expired, status))
 	}
 	return status
 }

@@ -104,5 +104,5 @@ func (w *worker) observePath(n *notification, l *look) {
 			o.Op = "create"
 		}
 	}
-	w.options.Observe(o)
+	w.options.User.apart(func() { w.options.Observe(o) })
 }

@@ -41,6 +41,7 @@ var others = []string{
 	"the default policy", "streams carry bytes as they are", "the exit status is the command's",
 	"a program that is missing or cannot be run is told apart", "signals reach the command", "an open network is the host's",
 	"rules about commands hold at every exec",
+	"what the command asks for and does not get is told", "what the command used is told",
 }
 
 func TestEveryPropertyBelongsToAnInvariant(t *testing.T) {

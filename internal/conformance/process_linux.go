@@ -3,9 +3,11 @@ package conformance
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +27,8 @@ var processProperties = []Property{
 	{Name: "signals reach the command", Try: forwardSignal},
 	{Name: "a terminal is a terminal, and nothing is typed into the caller's", Try: haveTerminal},
 	{Name: "rules about commands hold at every exec", Key: "command", Try: denyCommand},
+	{Name: "what the command asks for and does not get is told", Key: "--monitor", Try: tellMissed},
+	{Name: "what the command used is told", Key: "--stats", Try: tellUsed},
 	{Name: "only its own processes are seen", Try: seeProcesses},
 	{Name: "no process outside is signalled", Try: signalOutside},
 	{Name: "what is left in the background ends with the command", Try: endDaemon},
@@ -96,6 +100,51 @@ func tellMissing(p *Place) {
 		p.Errorf("status %d, want %d", got.status, foreground.NotRunnable)
 	}
 	p.works(p.run(base, "true"))
+}
+
+// flagged is role with flags of bailey's.
+func (p *Place) flagged(flags []string, name string, args ...string) result {
+	p.Helper()
+	c := p.command(base, append([]string{p.program, roleWord, name}, args...)...)
+	c.Args = slices.Insert(c.Args, 1, flags...)
+	return p.finish(c)
+}
+
+func tellMissed(p *Place) {
+	file := p.outside + "/file"
+	got := p.flagged([]string{"--monitor", "--json"}, "open", file)
+	p.fails(got)
+	if want := `"path":"` + file + `"`; !strings.Contains(got.stderr, want) {
+		p.Errorf("nothing is told of %s", file)
+	}
+	got = p.flagged([]string{"--monitor", "--json"}, "open", p.project+"/file")
+	p.works(got)
+	if strings.Contains(got.stderr, `"deny"`) {
+		p.Error("something is told of what is granted")
+	}
+}
+
+func tellUsed(p *Place) {
+	const megabytes = 128
+	got := p.flagged([]string{"--stats", "--json"}, "allocate", strconv.Itoa(megabytes))
+	p.says(got, "had")
+	var used struct {
+		Wall, User, System float64
+		PeakMemoryBytes    *int64
+		Status             int
+	}
+	last := got.stderr[strings.LastIndexByte(strings.TrimSuffix(got.stderr, "\n"), '\n')+1:]
+	last = strings.ReplaceAll(last, `Seconds"`, `"`)
+	if err := json.Unmarshal([]byte(last), &used); err != nil {
+		p.Errorf("%q: %v", last, err)
+		return
+	}
+	if used.User+used.System <= 0 || used.Wall <= 0 {
+		p.Errorf("no time is counted: %+v", used)
+	}
+	if used.PeakMemoryBytes == nil || *used.PeakMemoryBytes < megabytes<<20 {
+		p.Errorf("less memory is counted than was used: %s", last)
+	}
 }
 
 func forwardSignal(p *Place) {

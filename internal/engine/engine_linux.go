@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/broker"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -45,6 +46,17 @@ type Options struct {
 	Interrupt int
 	// Report, if not nil, is told of each call that a broker refuses, from several threads.
 	Report func(broker.Denial)
+	// Observe, if not nil, is told of each call that names a file, from several threads, if
+	// the Spec has the broker observe them.
+	Observe func(broker.Observation)
+	// Account has everything counted that Command.Used can tell, where this machine can.
+	// What the Spec limits is counted anyway.
+	Account bool
+}
+
+// Broker is what a broker needs to know of them.
+func (o *Options) Broker() broker.Options {
+	return broker.Options{Report: o.Report, Observe: o.Observe}
 }
 
 // ErrInterrupted says that a start was given up before the command ran.
@@ -80,6 +92,8 @@ type Command interface {
 	Pid() int
 	// Terminal is the outer end of the command's terminal, or nil.
 	Terminal() *os.File
+	// Used is what everything in the sandbox has used, once it has ended.
+	Used() limits.Usage
 	// Listeners are the network gate's sockets, for a Spec that needs the gate.
 	// They become the caller's.
 	Listeners() []native.Listener

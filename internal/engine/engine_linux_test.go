@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/foreground"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -67,6 +68,8 @@ func (r running) Signal(sig unix.Signal) error { return r.Process.Signal(sig) }
 func (r running) Pid() int { return r.Process.Pid }
 
 func (r running) Terminal() *os.File { return nil }
+
+func (r running) Used() limits.Usage { return limits.Unknown() }
 
 func (r running) Listeners() []native.Listener { return nil }
 

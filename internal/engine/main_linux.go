@@ -13,11 +13,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/account"
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/foreground"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
+	"github.com/bailey-sandbox/bailey/internal/limits"
+	"github.com/bailey-sandbox/bailey/internal/monitor"
 	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
@@ -38,6 +41,11 @@ type Order struct {
 	// Pool, if not 0, has the keeper build sandboxes beforehand for as long as one was
 	// asked for within this time, and the command run in one of them.
 	Pool time.Duration
+	// Monitor has what the command asks for and does not get told as it happens, and Stats
+	// what it used told at the end; JSON says that programs read it.
+	Monitor, Stats, JSON bool
+	// Begun is when the caller began, in nanoseconds since 1970.
+	Begun int64
 }
 
 // HandOver becomes the program that carries out an Order. It returns only if that
@@ -97,27 +105,36 @@ func receive(args []string) (o Order, err error) {
 // run is one Order on the way.
 type run struct {
 	Order
-	tty   *terminal.Session
-	seen  sandbox.Record
-	asked *keeper.Asked // for a sandbox that waits, or nil
+	tty  *terminal.Session
+	seen sandbox.Record
+	// monitor tells of denials as they happen, or is nil.
+	monitor *monitor.Monitor
+	account account.Account
+	asked   *keeper.Asked // for a sandbox that waits, or nil
 }
 
 // carry runs the command to its end and returns the exit status.
 func (r *run) carry(e Engine) int {
 	defer func() { r.asked.Close() }()
 	s := &r.Spec
+	streams := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+	var err error
+	if r.tty, err = terminal.Open(streams); err != nil {
+		return fail(err)
+	}
+	if err := r.watch(); err != nil {
+		return fail(err)
+	}
 	if err := e.Refuses(s); err != nil {
 		return fail(err)
 	}
-	streams := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
 	abi, _ := native.LandlockABI()
 	if _, err := native.StreamRights(s, streams, abi); err != nil {
 		return fail(err)
 	}
-	o := Options{Streams: streams, Report: r.denied}
-	var err error
-	if r.tty, err = terminal.Open(streams); err != nil {
-		return fail(err)
+	o := Options{Streams: streams, Report: r.denied, Account: r.Stats}
+	if r.monitor != nil {
+		o.Observe = r.monitor.Observe
 	}
 	if r.tty != nil {
 		o.Terminal = &native.Terminal{Streams: r.tty.Streams, Termios: &r.tty.Termios, Size: &r.tty.Size}
@@ -140,15 +157,39 @@ func (r *run) carry(e Engine) int {
 	g.Beside(cmd.Pid(), cmd.Listeners(), r.heard)
 	state, expired := foreground.Follow(cmd, signals.forwardTo(cmd), r.tty, cmd.Terminal(), s.TimeoutMillis)
 	g.Close() // it tells what it has still to tell
+	used := cmd.Used()
+	r.account.Used = &used
 	return r.conclude(state, expired)
 }
 
+// watch makes the Spec one whose calls are told of, if that is asked for.
+func (r *run) watch() error {
+	r.account.Begun, r.account.Spec = time.Unix(0, r.Begun), &r.Spec
+	if !r.Monitor {
+		return nil
+	}
+	r.monitor = monitor.New(&r.seen, monitor.Voice{Warn: say, Note: say}, r.JSON)
+	return r.monitor.Watch(&r.Spec, r.tty)
+}
+
 // denied takes a call that the broker refused. Several threads call it.
-func (r *run) denied(d broker.Denial) { r.seen.Keep(r.seen.LogDenial(d, broker.ProcessName(d.Pid))) }
+func (r *run) denied(d broker.Denial) {
+	e := r.seen.LogDenial(d, broker.ProcessName(d.Pid))
+	if r.monitor != nil {
+		r.monitor.Denied(e)
+		return
+	}
+	r.seen.Keep(e)
+}
 
 // heard takes what the network gate tells.
 func (r *run) heard(e *event.Event) {
 	r.seen.Log(e)
+	r.account.Count(e)
+	if r.monitor != nil {
+		r.monitor.Network(e)
+		return
+	}
 	r.seen.Keep(e)
 }
 
@@ -181,17 +222,51 @@ func (r *run) start(e Engine, o Options) (Command, error) {
 }
 
 func (r *run) conclude(state native.State, expired bool) int {
+	if r.monitor != nil {
+		r.monitor.Show()
+	}
 	if !r.Quiet {
 		r.tell(r.seen.Summary())
 	}
 	if r.Debug {
 		say("the command ended: " + foreground.Describe(state))
 	}
+	hits := r.tellLimits(expired)
 	status, text := foreground.Status(state, expired, r.Spec.TimeoutMillis)
 	if text != "" {
 		say(text)
 	}
+	if r.Stats {
+		r.tellStats(r.account.Stats(hits, expired, status))
+	}
 	return status
+}
+
+// tellLimits says which limits were met, and records them.
+func (r *run) tellLimits(expired bool) []limits.Hit {
+	hits := r.account.Hits()
+	for _, h := range hits {
+		say(h.Text)
+		r.seen.Log(account.Event(h))
+	}
+	if expired {
+		r.seen.Log(account.Event(limits.Hit{Name: "timeout"}))
+	}
+	return hits
+}
+
+// tellStats says what the command has used.
+func (r *run) tellStats(s account.Stats) {
+	if !r.JSON {
+		say(s.Text())
+		return
+	}
+	line, err := s.JSON()
+	if err != nil {
+		say(err.Error())
+		return
+	}
+	_, _ = io.WriteString(os.Stderr, line) // nobody is left to tell
 }
 
 func (r *run) tell(lines []string) {

@@ -1,6 +1,8 @@
 package limits
 
 import (
+	"path"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +20,53 @@ func (g *Group) Usage() Usage {
 			p.readOne(&u)
 		}
 	}
+	return u
+}
+
+// UsageAt reads what groups have counted that somebody else made: those of one name, from
+// the root of each hierarchy on. How many processes there were is left out, since whoever
+// made them knows what is in there besides the command.
+func UsageAt(group string) Usage {
+	m, err := newMachine()
+	if err != nil {
+		return Unknown()
+	}
+	var dirs []hierarchy
+	for _, h := range m.hierarchies {
+		h.own = path.Join(h.mount, group)
+		dirs = append(dirs, h)
+	}
+	return usageIn(dirs)
+}
+
+// UsageOf is UsageAt for the groups that a process is in, which must be its own.
+func UsageOf(pid int) (Usage, error) {
+	mounts, err := readFile("/proc/self/mountinfo")
+	if err != nil {
+		return Unknown(), err
+	}
+	groups, err := readFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return Unknown(), err
+	}
+	return usageIn(parseLayout(mounts, groups)), nil
+}
+
+func usageIn(list []hierarchy) Usage {
+	g := &Group{}
+	for _, h := range list {
+		if h.own == h.mount {
+			continue // everybody's
+		}
+		fd, err := unix.Open(h.own, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue // it has none there
+		}
+		defer func() { _ = unix.Close(fd) }()
+		g.parts = append(g.parts, part{unified: h.unified, dir: h.own, lock: fd})
+	}
+	u := g.Usage()
+	u.Processes, u.Peak = -1, -1
 	return u
 }
 

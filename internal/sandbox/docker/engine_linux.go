@@ -11,6 +11,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/engine"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/oci"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -49,7 +50,7 @@ func (e *Engine) Name() string { return e.name }
 
 // Start starts the command of a Spec.
 func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
-	c := &command{name: s.Argv[0], control: -1}
+	c := &command{name: s.Argv[0], control: -1, used: limits.Unknown()}
 	if err := c.start(e, s, o); err != nil {
 		c.finish()
 		for _, f := range []*os.File{c.terminal, c.gate} {
@@ -68,13 +69,14 @@ type command struct {
 	gate     *os.File // its socket, if the Spec wants one
 	// attendance is the broker, if the Spec wants one.
 	attendance *oci.Attendance
+	used       limits.Usage
 
 	mu      sync.Mutex
 	control int // socket to the guard; -1 once it has ended
 }
 
 func (c *command) start(e *Engine, s *spec.Spec, o engine.Options) error {
-	order := order{Spec: *s, Runtime: e.runtime, Name: e.name}
+	order := order{Spec: *s, Runtime: e.runtime, Name: e.name, Account: o.Account || s.Limits.NeedGroup()}
 	order.Umask = unix.Umask(0o077)
 	unix.Umask(order.Umask)
 	streams := o.Streams
@@ -204,7 +206,7 @@ func (c *command) attend(order *order, from []byte, listener int, o engine.Optio
 		return err
 	}
 	var err error
-	c.attendance, err = oci.Attend(&order.Spec, oci.Sender{Ucred: &sender, Shared: true}, listener, uint32(order.Umask), o.Report)
+	c.attendance, err = oci.Attend(&order.Spec, oci.Sender{Ucred: &sender, Shared: true}, listener, uint32(order.Umask), o.Broker())
 	return err
 }
 
@@ -245,6 +247,9 @@ func (c *command) Wait() native.State {
 		said, rest, _, err := c.hear()
 		if err != nil {
 			break
+		}
+		if said == saysUsed {
+			_ = wire.Decode(rest, &c.used) // what cannot be read is not known
 		}
 		if said == saysEnded && len(rest) == 8 {
 			state = native.State{Wait: unix.WaitStatus(binary.NativeEndian.Uint64(rest))}
@@ -288,6 +293,8 @@ func (c *command) Signal(sig unix.Signal) error {
 	_, err := unix.Write(c.control, []byte{byte(sig)})
 	return os.NewSyscallError("write", err)
 }
+
+func (c *command) Used() limits.Usage { return c.used }
 
 func (c *command) Pid() int { return c.guard }
 

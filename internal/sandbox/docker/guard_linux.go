@@ -17,6 +17,7 @@ import (
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/oci"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/wire"
@@ -40,6 +41,7 @@ type order struct {
 	Terminal [3]bool // streams that are the terminal
 	Termios  *unix.Termios
 	Size     *unix.Winsize
+	Account  bool // what is used is counted
 }
 
 // What a guard says, with what belongs to it.
@@ -50,6 +52,7 @@ const (
 	saysAsks    = 'l' // who asks the broker, and the listener by which they do
 	saysStarted = 's'
 	saysNotRun  = 'x' // the error: the command could not be executed
+	saysUsed    = 'u' // what it has used
 	saysEnded   = 'e' // its wait status; nothing is left of the container
 	saysKilled  = 'k' // it did not end by itself; nothing is left
 )
@@ -75,7 +78,7 @@ func guard() int {
 	for _, fd := range []int{guardControl, guardOrder} {
 		unix.CloseOnExec(fd)
 	}
-	g := &keeper{signals: make(chan unix.Signal, 64)}
+	g := &keeper{signals: make(chan unix.Signal, 64), used: limits.Unknown()}
 	err := g.receive()
 	if err == nil {
 		err = g.carry()
@@ -99,6 +102,7 @@ type keeper struct {
 	streams *streams
 	ended   client.ContainerWaitResult
 	door    int // the socket by which a listener comes, or 0
+	used    limits.Usage
 }
 
 func (g *keeper) receive() error {
@@ -170,7 +174,7 @@ func (g *keeper) prepareEngine(ctx context.Context) (err error) {
 // furnish fills the stage.
 func (g *keeper) furnish() error {
 	o := firstOrder{
-		First: oci.First{Exec: g.Spec.Exec, Argv: g.Spec.Argv, Env: g.Spec.Env, Dir: g.Spec.Dir, Stream: -1},
+		First: oci.First{Exec: g.Spec.Exec, Argv: g.Spec.Argv, Env: g.Spec.Env, Dir: g.Spec.Dir, Stream: -1, Lingers: g.Account},
 		Umask: g.Umask, Mounts: g.plan.mounts, Second: g.Runtime == runsc,
 	}
 	if g.Terminal == whole {
@@ -247,16 +251,21 @@ func (g *keeper) follow(ctx context.Context) (oci.Told, error) {
 	if g.Terminal == whole {
 		g.followSize(ctx)
 	}
-	started := false
+	started, counted := false, !g.Account
 	for {
 		select {
 		case _, ok := <-records:
 			if !ok {
 				records = nil
 			}
-			if told, err := g.told(); err == nil && told.Started && !started {
+			told, err := g.told()
+			if err == nil && told.Started && !started {
 				started = true
 				g.say(saysStarted, nil, nil)
+			}
+			if err == nil && told.IsOver() && !counted {
+				counted = true
+				g.count(ctx)
 			}
 		case sig := <-g.signals:
 			g.kill(sig)
@@ -268,6 +277,16 @@ func (g *keeper) follow(ctx context.Context) (oci.Told, error) {
 			return oci.Told{}, fmt.Errorf("wait for the container: %w", err)
 		}
 	}
+}
+
+// count reads what the container has used while there still is one, and ends it: its first
+// process waits for that.
+func (g *keeper) count(ctx context.Context) {
+	seen, err := g.api.ContainerInspect(ctx, g.id, client.ContainerInspectOptions{})
+	if err == nil && seen.Container.State != nil {
+		g.used, _ = limits.UsageOf(seen.Container.State.Pid) // what cannot be read is not known
+	}
+	g.kill(unix.SIGKILL)
 }
 
 // finish takes in what is left when the container is gone.
@@ -303,6 +322,10 @@ func (g *keeper) conclude(told oci.Told) {
 		g.say(saysNotRun, number64(uint64(told.Failed)), nil)
 	case told.Ended:
 		g.say(saysStarted, nil, nil) // it may have been too short to be seen
+		if told.Used != nil {
+			g.used.Complete(told.Used)
+		}
+		g.say(saysUsed, wire.Append(nil, g.used), nil)
 		g.say(saysEnded, number64(uint64(uint32(told.Wait))), nil)
 	default:
 		g.say(saysStarted, nil, nil)

@@ -19,6 +19,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/engine"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -85,8 +86,10 @@ func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
 		return nil, err
 	}
 	sweepGroups()
-	c := &command{name: s.Argv[0], group: groupName(s), control: -1, pidfd: -1}
-	if err := c.start(s, o, e.order(s, program)); err != nil {
+	c := &command{name: s.Argv[0], group: groupName(s), control: -1, pidfd: -1, used: limits.Unknown()}
+	r := e.order(s, program)
+	r.Grouped = r.Grouped || o.Account && c.group != ""
+	if err := c.start(s, o, r); err != nil {
 		c.finish()
 		for _, f := range []*os.File{c.terminal, c.gate} {
 			_ = f.Close() // which may not be there
@@ -117,6 +120,10 @@ type command struct {
 	pidfd   int      // of the guard, if that is another process's child, or -1
 	status  *os.File // what the first process tells
 	streams streams
+	// rusage is what processes have used that the first has waited for, and used all that is
+	// known at the end.
+	rusage *unix.Rusage
+	used   limits.Usage
 	// attendance is the broker, if the Spec wants one.
 	attendance *Attendance
 
@@ -151,7 +158,7 @@ func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
 	if err != nil {
 		return err
 	}
-	return c.begin(start{spec: s, walls: walls, terminal: o.Terminal, gated: gateSocket(s) != "", interrupt: o.Interrupt, report: o.Report})
+	return c.begin(start{spec: s, walls: walls, terminal: o.Terminal, gated: gateSocket(s) != "", interrupt: o.Interrupt, asked: o.Broker()})
 }
 
 // optionsOf are the options that do not depend on the command.
@@ -280,7 +287,7 @@ type start struct {
 	gated     bool // the gate's socket comes
 	ported    bool // its ports come, and the sandbox stays
 	interrupt int  // see engine.Options, or 0
-	report    func(broker.Denial)
+	asked     broker.Options
 }
 
 // begin waits until the command runs, or a first process that is to wait does. It tells
@@ -347,7 +354,7 @@ func (c *command) heed(s *start) (uint64, error) {
 		return 0, c.readRefusal(int(what &^ toldRefused))
 	case what == toldListener && s.spec != nil && c.attendance == nil && len(came.fds) == 1:
 		var err error
-		c.attendance, err = Attend(s.spec, Sender{Ucred: came.sender}, came.fds[0], uint32(currentUmask()), s.report)
+		c.attendance, err = Attend(s.spec, Sender{Ucred: came.sender}, came.fds[0], uint32(currentUmask()), s.asked)
 		return what, err
 	case what == toldStarted && s.lacksBroker(c.attendance):
 		return 0, errors.New("the command began without the filter that asks the broker")
@@ -462,6 +469,11 @@ func (c *command) read() (what uint64, with along, ok bool) {
 func (c *command) Wait() native.State {
 	for {
 		what, _, ok := c.read()
+		if ok && what == toldUsed {
+			if ok = c.readUsed(); ok {
+				continue
+			}
+		}
 		if !ok {
 			c.finish()
 			return native.State{Killed: true, Wait: unix.WaitStatus(unix.SIGKILL)}
@@ -475,6 +487,34 @@ func (c *command) Wait() native.State {
 			c.finish()
 			return native.State{Wait: ws}
 		}
+	}
+}
+
+// readUsed reads what the first process tells of what was used.
+func (c *command) readUsed() bool {
+	var text [usedWords * toldSize]byte
+	for at := 0; at < len(text); {
+		n, _, err := receive(int(c.status.Fd()), text[at:], nil)
+		if err != nil || n == 0 {
+			return false
+		}
+		at += n
+	}
+	c.rusage = usedIn(text[:])
+	return true
+}
+
+func (c *command) Used() limits.Usage { return c.used }
+
+// countUsed sums up what was used: what the control group has counted, and what it has
+// not by what the first process told.
+func (c *command) countUsed() {
+	c.used = limits.Unknown()
+	if c.group != "" {
+		c.used = limits.UsageAt(c.group)
+	}
+	if c.rusage != nil {
+		c.used.Complete(c.rusage)
 	}
 }
 
@@ -494,6 +534,7 @@ func (c *command) finish() {
 		_ = c.status.Close()
 	}
 	c.streams.finish()
+	c.countUsed()
 	removeGroup(c.group)
 }
 

@@ -33,7 +33,11 @@ const (
 	// Plus the length of a text that follows, filled up to a multiple of toldSize: why a
 	// wall could not be put up.
 	toldRefused = 1 << 37
+	// What the command and all that it left have used follows, in usedWords numbers.
+	toldUsed = 1 << 38
 )
+
+const usedWords = 5
 
 const toldSize = 8
 
@@ -214,12 +218,37 @@ func (f *first) reap() (ws unix.WaitStatus) {
 		if err == unix.EINTR {
 			continue
 		}
+		if pid == f.pid && (ws.Exited() || ws.Signaled()) {
+			tellUsed()
+		}
 		if pid == f.pid {
 			tell(uint64(uint32(ws)))
 		}
 		if err != nil || pid == f.pid && (ws.Exited() || ws.Signaled()) {
 			return ws
 		}
+	}
+}
+
+// tellUsed tells what the processes have used that this one has taken in.
+func tellUsed() {
+	var used unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_CHILDREN, &used) != nil {
+		return
+	}
+	text := binary.NativeEndian.AppendUint64(nil, toldUsed)
+	for _, n := range [usedWords]int64{used.Utime.Nano(), used.Stime.Nano(), used.Maxrss, used.Inblock, used.Oublock} {
+		text = binary.NativeEndian.AppendUint64(text, uint64(n))
+	}
+	_, _ = unix.Write(statusFD, text)
+}
+
+// usedIn is what was told so.
+func usedIn(text []byte) *unix.Rusage {
+	number := func(i int) int64 { return int64(binary.NativeEndian.Uint64(text[i*toldSize:])) }
+	return &unix.Rusage{
+		Utime: unix.NsecToTimeval(number(0)), Stime: unix.NsecToTimeval(number(1)),
+		Maxrss: number(2), Inblock: number(3), Oublock: number(4),
 	}
 }
 

@@ -112,6 +112,9 @@ type First struct {
 	// which their listener goes out.
 	Walls *landlock.Walls
 	Door  string
+	// Lingers says that the first process is to stay when the command has ended, until
+	// somebody ends it who has looked at what it used.
+	Lingers bool
 }
 
 // RunFirst is the first process of such a container. It tells what becomes of the
@@ -122,10 +125,14 @@ func RunFirst(status *os.File, c First) int {
 			return 1
 		}
 	}
-	return (&first{
+	code := (&first{
 		stream: c.Stream, exec: c.Exec, argv: c.Argv, env: c.Env, dir: c.Dir, relayed: true,
 		walled: c.Walls != nil, walls: c.Walls, listen: func(fd int) error { return sendThroughDoor(c.Door, fd) },
 	}).run()
+	for c.Lingers {
+		_ = unix.Pause()
+	}
+	return code
 }
 
 // Told is all that a first process has told so far.
@@ -135,7 +142,11 @@ type Told struct {
 	Refused string     // or why a wall could not be put up
 	Ended   bool
 	Wait    unix.WaitStatus // how it ended
+	Used    *unix.Rusage    // by processes that it has waited for; nil if that is not told
 }
+
+// IsOver says whether there is no command, or will be none.
+func (t *Told) IsOver() bool { return t.Ended || t.Failed != 0 || t.Refused != "" }
 
 // ReadTold reads what a first process has told.
 func ReadTold(data []byte) (t Told) {
@@ -145,6 +156,9 @@ func ReadTold(data []byte) (t Told) {
 			rest := data[toldSize:]
 			t.Refused = string(rest[:min(int(what&^toldRefused), len(rest))])
 			return t // it is the last
+		case what == toldUsed && len(data) >= toldSize*(usedWords+1):
+			t.Used = usedIn(data[toldSize:])
+			data = data[toldSize*usedWords:]
 		case what&toldFailed != 0:
 			t.Failed = unix.Errno(what &^ toldFailed)
 		case what&toldStarted != 0:

@@ -60,11 +60,11 @@ func (r *refusal) broker() {
 	if b == nil {
 		return
 	}
-	if b.Observe {
-		r.refuse("--monitor", "", "does not tell what a command looks at")
-	}
 	if !r.bare {
 		return
+	}
+	if b.Observe {
+		r.refuse("--monitor", "", "does not tell what a command looks at")
 	}
 	reason := "has no broker, which would have to be asked each time"
 	if !r.second {

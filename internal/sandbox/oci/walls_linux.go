@@ -53,8 +53,9 @@ type Sender struct {
 }
 
 // Attend has the calls of a sandbox answered that its listener tells of, from now on and
-// until End. Commands of the sandbox begin with the given file mode mask.
-func Attend(s *spec.Spec, from Sender, listener int, mask uint32, report func(broker.Denial)) (*Attendance, error) {
+// until End, and told of as the options say. Commands of the sandbox begin with the given
+// file mode mask.
+func Attend(s *spec.Spec, from Sender, listener int, mask uint32, o broker.Options) (*Attendance, error) {
 	if s.Broker == nil || from.Ucred == nil || from.Pid <= 0 {
 		_ = unix.Close(listener)
 		return nil, errors.New("a listener came that nobody asked for")
@@ -64,7 +65,6 @@ func Attend(s *spec.Spec, from Sender, listener int, mask uint32, report func(br
 		_ = unix.Close(listener)
 		return nil, err
 	}
-	o := broker.Options{Report: report}
 	if int(from.Uid) != os.Geteuid() {
 		o.User = &broker.User{UID: from.Uid, GID: from.Gid, Traces: from.Shared}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/engine"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/wire"
@@ -185,7 +186,7 @@ func (e *Engine) Adopt(s *spec.Spec, o engine.Options, w engine.Waiting) (engine
 	if len(w.Files) < 3 || o.Terminal != nil {
 		return nil, errors.New("a sandbox that waits has three descriptors, and no terminal")
 	}
-	c := &command{name: s.Argv[0], group: w.Group, guard: w.Pid, status: w.Files[1]}
+	c := &command{name: s.Argv[0], group: w.Group, guard: w.Pid, status: w.Files[1], used: limits.Unknown()}
 	var err error
 	c.control, err = unix.FcntlInt(w.Files[0].Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err == nil {
@@ -221,7 +222,7 @@ func (c *command) assign(runtime string, s *spec.Spec, o engine.Options) error {
 	if err != nil {
 		return fmt.Errorf("tell the sandbox its command: %w", err)
 	}
-	return c.begin(start{spec: s, walls: walls, interrupt: o.Interrupt, report: o.Report})
+	return c.begin(start{spec: s, walls: walls, interrupt: o.Interrupt, asked: o.Broker()})
 }
 
 // send writes an assignment: its length, itself, and with the first byte the streams of a

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -27,6 +28,7 @@ var fileProperties = []Property{
 	{Name: "a file that a pattern denies is not read, however late it comes", Key: "filesystem.denyRead", Try: denyPattern},
 	{Name: "git's hooks are not written", Try: protectHooks},
 	{Name: "git's hooks are not replaced by renaming what is above them", Try: renameParents},
+	{Name: "a protected path that is a link is not replaced", Key: "protected", Try: protectLink},
 	{Name: "protected names do not come into being", Key: "filesystem.protectMissing", Try: protectMissing},
 	{Name: "the default policy", Key: "filesystem.protectMissing", Try: defaultPolicy},
 }
@@ -139,6 +141,31 @@ func renameParents(p *Place) {
 		p.Errorf("the host sees %q", got)
 	}
 	p.works(p.shell(base, "mv sub s && cp -r s sub && echo x >sub/file"))
+}
+
+func protectLink(p *Place) {
+	ways := []string{"rm -f %; ln -s evil %", "ln -s evil new; mv -fT new %", "mv % old; ln -s evil %"}
+	p.must(os.Symlink("sub/file", p.project+"/.envrc"))
+	var lines []string
+	for i, way := range ways {
+		other := "other" + strconv.Itoa(i)
+		p.must(os.Symlink("sub/file", p.project+"/"+other))
+		lines = append(lines, strings.ReplaceAll(way, "%", ".envrc"), "rm -f new", strings.ReplaceAll(way, "%", other))
+	}
+	p.says(p.shell(base, strings.Join(lines, "; ")+"; cat .envrc"), "granted")
+	leadsTo := func(name string) string {
+		text, err := os.Readlink(p.project + "/" + name)
+		p.must(err)
+		return text
+	}
+	if got := leadsTo(".envrc"); got != "sub/file" {
+		p.Errorf("the host's link leads to %s", got)
+	}
+	for i, way := range ways {
+		if got := leadsTo("other" + strconv.Itoa(i)); got != "evil" {
+			p.Errorf("control: %s: the link leads to %s, so the probe shows nothing", way, got)
+		}
+	}
 }
 
 // missing is the base without leave to make names that are protected.

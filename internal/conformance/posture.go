@@ -58,7 +58,7 @@ var invariants = []Invariant{
 	},
 	{
 		Name:       "Hooks and settings that run later with the user's rights are not changed",
-		Properties: []string{"git's hooks are not written", "git's hooks are not replaced by renaming what is above them", "protected names do not come into being"},
+		Properties: []string{"git's hooks are not written", "git's hooks are not replaced by renaming what is above them", "a protected path that is a link is not replaced", "protected names do not come into being"},
 		Walls: map[string]string{
 			"native":    "a read-only mount over each, and a mount on every directory above it, which cannot be renamed then; the broker makes what is to be made, and no protected name",
 			"landlock":  "Landlock grants neither writing nor making there; the broker makes what is to be made, and no protected name",

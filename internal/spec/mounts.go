@@ -185,7 +185,7 @@ func (b *builder) place(p *point, later []point) {
 		// from its directory it is shown read-only.
 		b.add(Mount{
 			Kind: Bind, Target: p.path, Source: p.path, Write: p.access == AccessWrite,
-			File: p.info.Type != TypeDirectory, Why: b.c.why(p),
+			File: p.info.Type != TypeDirectory, Link: p.info.Type == TypeLink, Why: b.c.why(p),
 		})
 	}
 }

@@ -202,6 +202,9 @@ type Mount struct {
 	Write bool `json:"write,omitempty"`
 	// File says that Source is not a directory, so the target must be a file.
 	File bool `json:"file,omitempty"`
+	// Link says that it is a symbolic link, which is mounted itself and not what it
+	// leads to.
+	Link bool `json:"link,omitempty"`
 	// Devices keeps device nodes usable (a single granted node).
 	Devices bool `json:"devices,omitempty"`
 	// Mode is the permission of a Dir or Tmpfs, 0755 if zero.

@@ -80,6 +80,11 @@ func planFor(s *spec.Spec, dir, runtime, owner string, tty bool) (*plan, error) 
 		return nil, err
 	}
 	p.addMounts(s, bundle.Mounts)
+	for i := range sources {
+		for _, link := range sources[i].Pins {
+			p.mounts = append(p.mounts, expected{Path: link, Options: []string{"ro"}})
+		}
+	}
 	p.add(filepath.Join(dir, "order"), orderPath, "ro", "nosuid", "nodev", "noexec")
 	p.add(filepath.Join(dir, "status"), statusPath, "rw", "nosuid", "nodev", "noexec")
 	if hasDoor(s, kind) {

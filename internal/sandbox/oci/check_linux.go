@@ -214,12 +214,13 @@ func (k *checker) granted(m *specs.Mount) *spec.Mount {
 	return nil
 }
 
-// nothingMissing: what protects and hides stands, and after what it stands in.
+// nothingMissing: what protects and hides stands, and after what it stands in. Links are
+// no runtime's to mount; see pinLinks.
 func (k *checker) nothingMissing() {
 	last := -1
 	for i := range k.spec.Mounts {
 		g := &k.spec.Mounts[i]
-		if g.Kind == spec.Dir || g.Kind == spec.Symlink || g.Kind == spec.Hide && spec.Covers("/proc", g.Target) {
+		if g.Link || g.Kind == spec.Dir || g.Kind == spec.Symlink || g.Kind == spec.Hide && spec.Covers("/proc", g.Target) {
 			continue
 		}
 		at := slices.IndexFunc(k.config.Mounts, func(m specs.Mount) bool { return m.Destination == g.Target })

@@ -268,6 +268,8 @@ type Source struct {
 	// their path inside, and Files those that are no directories. Parents come
 	// first.
 	Dirs, Files []string
+	// Pins are symbolic links in what it shows, by their path inside; see pinLinks.
+	Pins []string
 }
 
 // builder turns the mounts of a Spec into those of a bundle.
@@ -293,6 +295,12 @@ func (b *builder) mounts() {
 			b.entry(m)
 		case spec.Tmpfs:
 			b.private(m)
+		case spec.Bind:
+			if m.Link {
+				b.pin(m)
+			} else {
+				b.bind(m)
+			}
 		case spec.Hide:
 			if !spec.Covers("/proc", m.Target) {
 				b.bind(m)
@@ -383,6 +391,16 @@ func executing(s *spec.Spec, m *spec.Mount) string {
 		return "noexec"
 	}
 	return "exec"
+}
+
+// pin has a link stay what it is, in the source that is the last to show it.
+func (b *builder) pin(m *spec.Mount) {
+	for i := len(b.sources) - 1; i >= 0; i-- {
+		if s := &b.sources[i]; s.Name != "" && spec.Covers(s.Mount.Target, m.Target) {
+			s.Pins = append(s.Pins, m.Target)
+			return
+		}
+	}
 }
 
 func isWritable(m *spec.Mount) bool {

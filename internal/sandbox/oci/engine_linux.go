@@ -115,6 +115,7 @@ type command struct {
 	name    string
 	group   string   // its control group, or ""
 	guard   int      // process, or 0
+	pinned  bool     // its links are kept
 	stays   bool     // it takes commands for as long as it stands
 	process int      // that which stands for it, if it stays, or 0
 	pidfd   int      // of the guard, if that is another process's child, or -1
@@ -158,7 +159,7 @@ func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
 	if err != nil {
 		return err
 	}
-	return c.begin(start{spec: s, walls: walls, terminal: o.Terminal, gated: gateSocket(s) != "", interrupt: o.Interrupt, asked: o.Broker()})
+	return c.begin(start{spec: s, walls: walls, terminal: o.Terminal, gated: gateSocket(s) != "", linked: linksOf(s) != nil, interrupt: o.Interrupt, asked: o.Broker()})
 }
 
 // optionsOf are the options that do not depend on the command.
@@ -189,7 +190,7 @@ func instruct(orders *os.File, s *spec.Spec, o Options, r runtimeOrder) error {
 	}
 	// If the guard is gone, what it has said tells more than this.
 	_, _ = orders.Write(wire.Append(nil, order{
-		Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Ports: portsOf(s), Stays: o.Stays, Overlay: s.Overlay, Runtime: r,
+		Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Ports: portsOf(s), Links: linksOf(s), Stays: o.Stays, Overlay: s.Overlay, Runtime: r,
 	}))
 	return nil
 }
@@ -285,6 +286,7 @@ type start struct {
 
 	terminal  *native.Terminal
 	gated     bool // the gate's socket comes
+	linked    bool // there are links to be kept
 	ported    bool // its ports come, and the sandbox stays
 	interrupt int  // see engine.Options, or 0
 	asked     broker.Options
@@ -301,8 +303,8 @@ func (c *command) begin(s start) error {
 	if s.interrupt > 0 {
 		fds[2].Fd = int32(s.interrupt)
 	}
-	for running, waiting := false, false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil || c.stays && (c.process == 0 || s.ported && c.ports == nil); {
-		if waiting && (s.spec == nil || portsOf(s.spec) == nil || c.ports != nil) {
+	for running, waiting := false, false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil || s.linked && !c.pinned || c.stays && (c.process == 0 || s.ported && c.ports == nil); {
+		if waiting && (!s.linked || c.pinned) && (s.spec == nil || portsOf(s.spec) == nil || c.ports != nil) {
 			waiting = false
 			if err := send(int(c.status.Fd()), assignment{Walls: s.walls}, [3]*os.File{}); err != nil {
 				return err
@@ -388,6 +390,9 @@ func (c *command) hear(t *native.Terminal) error {
 		return err
 	case n == 0:
 		return errors.New("the guard of the sandbox ended before it stood")
+	case rn == 0 && string(text[:n]) == saysPinned:
+		c.pinned = true
+		return nil
 	case rn == 0:
 		return errors.New(string(text[:n]))
 	}

@@ -40,6 +40,7 @@ type order struct {
 	Gate    bool // there is a socket for the network gate
 	Stays   bool // the first process is native.GuestProgram
 	Overlay *spec.Overlay
+	Links   []string // that are to stay what they are
 	// Ports has what the ports that lead to the network gate are made by; nil without.
 	Ports   *spec.Spec
 	Runtime runtimeOrder
@@ -51,6 +52,7 @@ const (
 	saysGate     = "gate"
 	saysProcess  = "process"
 	saysPorts    = "ports " // followed by their roles
+	saysPinned   = "pinned" // without a descriptor: the links are kept
 )
 
 // guardArgs is the command line of a guard: what it can begin with before it is told
@@ -158,8 +160,16 @@ func (g *keeper) launch() error {
 		}
 		defer terminal.Close()
 	}
-	if err := g.start(terminal); err != nil || g.Ports == nil {
+	if err := g.start(terminal); err != nil {
 		return err
+	}
+	if len(g.Links) > 0 {
+		if err := g.pinLinks(); err != nil {
+			return err
+		}
+	}
+	if g.Ports == nil {
+		return nil
 	}
 	return g.openPorts()
 }
@@ -176,14 +186,8 @@ func (g *keeper) openPorts() error {
 }
 
 func (g *keeper) openPortsHere() error {
-	at := "/proc/" + strconv.Itoa(g.pid) + "/ns/net"
-	space, err := unix.Open(at, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		err = unix.Setns(space, unix.CLONE_NEWNET)
-		_ = unix.Close(space)
-	}
-	if err != nil {
-		return fmt.Errorf("enter the sandbox's network: %w", err)
+	if err := enter(g.pid, "net", unix.CLONE_NEWNET); err != nil {
+		return err
 	}
 	list, err := native.OpenGate(g.Ports)
 	if err != nil {

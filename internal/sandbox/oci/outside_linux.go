@@ -35,7 +35,15 @@ func Furnish(dir string, sources []Source, id Identity) error {
 	if err != nil {
 		return err
 	}
-	return (&furnisher{dir: dir, id: id}).furnish(list)
+	if err := (&furnisher{dir: dir, id: id}).furnish(list); err != nil {
+		return err
+	}
+	for i := range sources {
+		if err := sources[i].pinShown(filepath.Join(dir, sourceName, sources[i].Name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Listen makes the socket of the network gate among the sources of a bundle.

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bailey-sandbox/bailey/internal/engine"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -125,12 +123,11 @@ func (r *refusal) files() {
 	}
 	for i := range r.spec.Mounts {
 		m := &r.spec.Mounts[i]
-		var st unix.Stat_t
 		switch {
 		case m.Kind == spec.Symlink && spec.Covers("/dev", m.Target):
 			r.refuse("devices.allow", m.Target, "makes no links in /dev; name the device that it leads to")
-		case m.Kind == spec.Bind && m.File && unix.Lstat(m.Source, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK:
-			r.refuseWhy(m.Why, "would mount on what the link "+m.Target+" leads to")
+		case m.Link && r.second:
+			r.refuseWhy(m.Why, "would let the link "+m.Target+" be replaced: it is no mountpoint of gVisor's own kernel")
 		}
 	}
 	for _, rule := range r.spec.Landlock.Rules {

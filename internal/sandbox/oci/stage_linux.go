@@ -66,6 +66,11 @@ func open(m *spec.Mount, userns int) (int, error) {
 		return -1, fmt.Errorf("open %s: %w", m.Source, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
+	// Runtimes and engines would follow it.
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return -1, fmt.Errorf("open %s: it has become a symbolic link: %w", m.Source, unix.ELOOP)
+	}
 	return clone(fd, m, userns)
 }
 

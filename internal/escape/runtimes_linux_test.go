@@ -30,6 +30,7 @@ var withContainers = []string{
 	"TestOwnSocketIsReached", "TestArgumentsThatChangeAreNotExecuted", "TestDeniedPathIsNotRead",
 	"TestKernelInterfacesAreClosed", "TestNoNewNamespaces", "TestMountsAreNotChanged", "TestDeviceNodesAreNeitherMadeNorOpened", "TestFilesAreNotOpenedByHandle",
 	"TestAbstractSocketsOfTheHostAreOutOfReach", "TestProcessesOutsideCannotBeInspected", "TestGrantedDirectoryIsWritten",
+	"TestMachineIsNotConfigured", "TestPathnameSocketsOfTheHostAreOutOfReach",
 }
 
 func TestAttacksFailWithOtherRuntimesToo(t *testing.T) {

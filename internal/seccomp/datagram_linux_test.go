@@ -66,3 +66,16 @@ func TestWhatIsSentSomewhereIsAskedAbout(t *testing.T) {
 		}
 	}
 }
+
+func TestAFilterLacksOneCallAndNothingElse(t *testing.T) {
+	filter := Assemble(Lacking(unix.SYS_OPEN_TREE))
+	for nr := range uint32(maxNr) {
+		want := Allow
+		if nr == unix.SYS_OPEN_TREE {
+			want = Fail(enosys)
+		}
+		if got := run(filter, call{nr, auditArch, [6]uint64{}}); got != want {
+			t.Errorf("call %d: got %#x, want %#x", nr, got, want)
+		}
+	}
+}

@@ -264,6 +264,12 @@ func HandedOut() Profile {
 	return Profile{Arch: auditArch, X32: hasX32, MaxNr: maxNr, Rules: []Rule{sendmsgRule(Fail(eperm), Allow)}}
 }
 
+// Lacking is a filter under which one call does not exist, as in an older kernel. It takes
+// nothing else away, and needs no other filter.
+func Lacking(nr uint32) Profile {
+	return Profile{Arch: auditArch, X32: hasX32, MaxNr: maxNr, Rules: []Rule{{Nr: nr, Else: Fail(enosys)}}}
+}
+
 func sendmsgRule(handOut, other Action) Rule {
 	return Rule{Nr: nrSendmsg, Checks: []Check{{Arg: 2, Mask: all, Value: HandOut, Then: handOut}}, Else: other}
 }

@@ -143,8 +143,11 @@ func networkMode(s *spec.Spec) container.NetworkMode {
 	return "host"
 }
 
-// maskedPaths are the bundle's, and all of /sys, which a bundle does not have at all.
+// maskedPaths are the bundle's, and all of /sys, which a bundle has only if it is granted.
 func maskedPaths(bundle *specs.Spec) []string {
+	if slices.ContainsFunc(bundle.Mounts, func(m specs.Mount) bool { return m.Destination == "/sys" }) {
+		return slices.Clone(bundle.Linux.MaskedPaths)
+	}
 	paths := slices.DeleteFunc(slices.Clone(bundle.Linux.MaskedPaths), func(p string) bool { return spec.Covers("/sys", p) })
 	return append(paths, "/sys")
 }

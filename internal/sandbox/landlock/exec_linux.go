@@ -145,7 +145,7 @@ func allow(set uintptr, fd int, rights uint64) error {
 // install adds the system call filter. It comes last: what it refuses is not
 // needed from here on.
 func (p *Plan) install() error {
-	if _, errno := install(seccomp.Assemble(p.filter), 0); errno != 0 {
+	if _, errno := Install(seccomp.Assemble(p.filter), 0); errno != 0 {
 		return failed(native.WallSeccomp, "install the system call filter", errno)
 	}
 	return nil

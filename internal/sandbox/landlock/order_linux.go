@@ -118,7 +118,7 @@ func (w *Walls) listen() error {
 	// A call that was taken by the broker is not interrupted by signals, or it would be
 	// performed twice.
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-	fd, errno := install(w.Filter, flags)
+	fd, errno := Install(w.Filter, flags)
 	switch errno {
 	case 0:
 	case unix.EBUSY:
@@ -135,14 +135,14 @@ func (w *Walls) listen() error {
 	if err := unix.Sendmsg(fdTell, []byte{tellListener}, unix.UnixRights(fd), nil, seccomp.HandOut); err != nil {
 		return failed(native.WallSeccomp, "hand out the listener", err)
 	}
-	if _, errno := install(seccomp.Assemble(seccomp.HandedOut()), 0); errno != 0 {
+	if _, errno := Install(seccomp.Assemble(seccomp.HandedOut()), 0); errno != 0 {
 		return failed(native.WallSeccomp, "install the system call filter", errno)
 	}
 	return nil
 }
 
-// install adds a filter to the calling thread's.
-func install(filter []seccomp.Instruction, flags uintptr) (int, unix.Errno) {
+// Install adds a filter to the calling thread's.
+func Install(filter []seccomp.Instruction, flags uintptr) (int, unix.Errno) {
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
 	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	return int(fd), errno

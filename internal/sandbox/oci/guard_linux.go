@@ -329,7 +329,7 @@ func (g *keeper) run() (err error) {
 	}
 	for platforms := g.Runtime.Platforms; len(platforms) > 0; platforms = platforms[1:] {
 		g.Runtime.Platforms = platforms
-		pid, failed := syscall.ForkExec(g.Runtime.Program, g.Runtime.arguments(g.Console), attr)
+		pid, failed := g.Runtime.execute(g.Runtime.arguments(g.Console), attr)
 		if failed != nil {
 			return fmt.Errorf("%s: %w", g.Runtime.Program, failed)
 		}

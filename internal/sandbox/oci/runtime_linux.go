@@ -2,11 +2,17 @@ package oci
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
+	"github.com/bailey-sandbox/bailey/internal/seccomp"
 )
 
 // Names of runtimes, as policies say them.
@@ -45,6 +51,29 @@ func (r *runtimeOrder) arrange() error {
 		return fmt.Errorf("cover %s: %w", newer, err)
 	}
 	return nil
+}
+
+// execute starts the runtime. Some versions of crun open what they are to show, if they can,
+// without what is mounted below it: then that would be missing, and what it covers would be
+// seen. Where the kernel lacks the call for it they mount everything, as runc does, so that
+// is what they are told. The filter stays with everything that crun starts, whose own
+// filter refuses the call too.
+func (r *runtimeOrder) execute(args []string, attr *syscall.ProcAttr) (pid int, err error) {
+	if r.Name != Crun {
+		return syscall.ForkExec(r.Program, args, attr)
+	}
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if _, errno := landlock.Install(seccomp.Assemble(seccomp.Lacking(unix.SYS_OPEN_TREE)), 0); errno != 0 {
+			err = os.NewSyscallError("install a filter for crun", errno)
+			return
+		}
+		pid, err = syscall.ForkExec(r.Program, args, attr)
+	}()
+	<-started
+	return pid, err
 }
 
 // arguments have the runtime start the sandbox, and end.

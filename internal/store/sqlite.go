@@ -20,8 +20,9 @@ import (
 // DB is a Store in a file of SQLite's.
 type DB struct {
 	read  *sql.DB
-	write *sql.DB   // one connection: SQLite has one writer, and a queue here is fair
-	get   *sql.Stmt // of read
+	write *sql.DB              // one connection: SQLite has one writer, and a queue here is fair
+	get   *sql.Stmt            // of read
+	texts map[string]*sql.Stmt // of write, by the text
 	log   *checkpoints
 }
 
@@ -48,6 +49,9 @@ func Open(ctx context.Context, file string) (*DB, error) {
 	}
 	if err == nil {
 		d.get, err = d.read.PrepareContext(ctx, "SELECT "+columns+" FROM records WHERE kind = ? AND id = ?")
+	}
+	if err == nil {
+		err = d.prepare(ctx)
 	}
 	if err == nil {
 		d.log, err = startCheckpoints(file, write)
@@ -118,8 +122,49 @@ CREATE TABLE revisions (last INTEGER NOT NULL);
 INSERT INTO revisions VALUES (0);
 `}
 
+// What a commit consists of.
+const (
+	sqlRevision     = "UPDATE revisions SET last = last + 1 RETURNING last"
+	sqlCreate       = "INSERT INTO records (kind, id, owner, name, parent, state, labels, created, expires, data, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	sqlFind         = "SELECT seq, labels FROM records WHERE kind = ? AND id = ? AND revision = ?"
+	sqlReplace      = "UPDATE records SET owner = ?, name = ?, parent = ?, state = ?, labels = ?, created = ?, expires = ?, data = ?, revision = ? WHERE seq = ?"
+	sqlRemove       = "DELETE FROM records WHERE kind = ? AND id = ?"
+	sqlRemoveThis   = "DELETE FROM records WHERE kind = ? AND id = ? AND revision = ?"
+	sqlCount        = "SELECT count(*) FROM records WHERE kind = ? AND id = ?"
+	sqlLabel        = "INSERT INTO labels (seq, name, value) VALUES (?, ?, ?)"
+	sqlRemoveLabels = "DELETE FROM labels WHERE seq = ?"
+)
+
+// prepare has SQLite read them once: for each commit that would take a quarter of its
+// time.
+func (d *DB) prepare(ctx context.Context) error {
+	d.texts = make(map[string]*sql.Stmt)
+	for _, text := range []string{sqlRevision, sqlCreate, sqlFind, sqlReplace, sqlRemove, sqlRemoveThis, sqlCount, sqlLabel, sqlRemoveLabels} {
+		s, err := d.write.PrepareContext(ctx, text)
+		if err != nil {
+			return err
+		}
+		d.texts[text] = s
+	}
+	return nil
+}
+
+// commit is a transaction that uses them.
+type commit struct {
+	*sql.Tx
+	texts map[string]*sql.Stmt
+}
+
+func (c *commit) exec(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	return c.StmtContext(ctx, c.texts[text]).ExecContext(ctx, args...)
+}
+
+func (c *commit) row(ctx context.Context, text string, args ...any) *sql.Row {
+	return c.StmtContext(ctx, c.texts[text]).QueryRowContext(ctx, args...)
+}
+
 func (d *DB) migrate(ctx context.Context) error {
-	return d.transact(ctx, func(tx *sql.Tx) error {
+	return d.transact(ctx, func(tx *commit) error {
 		var version int
 		if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 			return err
@@ -140,12 +185,12 @@ func (d *DB) migrate(ctx context.Context) error {
 	})
 }
 
-func (d *DB) transact(ctx context.Context, f func(*sql.Tx) error) error {
+func (d *DB) transact(ctx context.Context, f func(*commit) error) error {
 	tx, err := d.write.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := f(tx); err != nil {
+	if err := f(&commit{tx, d.texts}); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
@@ -156,7 +201,11 @@ func (d *DB) Close() error {
 	if d.log != nil {
 		d.log.stop()
 	}
-	err := d.write.Close()
+	var err error
+	for _, s := range d.texts {
+		err = errors.Join(err, s.Close())
+	}
+	err = errors.Join(err, d.write.Close())
 	if d.get != nil {
 		err = errors.Join(err, d.get.Close())
 	}
@@ -299,8 +348,8 @@ func (d *DB) Commit(ctx context.Context, changes ...Change) error {
 		}
 	}
 	var revision int64
-	err := d.transact(ctx, func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, "UPDATE revisions SET last = last + 1 RETURNING last").Scan(&revision)
+	err := d.transact(ctx, func(tx *commit) error {
+		err := tx.row(ctx, sqlRevision).Scan(&revision)
 		for _, c := range changes {
 			if err != nil {
 				return err
@@ -328,12 +377,12 @@ func (d *DB) Commit(ctx context.Context, changes ...Change) error {
 	return nil
 }
 
-func create(ctx context.Context, tx *sql.Tx, r *Record, revision int64) error {
+func create(ctx context.Context, tx *commit, r *Record, revision int64) error {
 	labels, err := encodeLabels(r)
 	if err != nil {
 		return err
 	}
-	result, err := tx.ExecContext(ctx, "INSERT INTO records (kind, id, owner, name, parent, state, labels, created, expires, data, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	result, err := tx.exec(ctx, sqlCreate,
 		r.Kind, r.ID, r.Owner, r.Name, r.Parent, r.State, labels, toMicro(r.Created), toMicro(r.Expires), data(r), revision)
 	if err != nil {
 		return failure(r, translate(err))
@@ -348,21 +397,21 @@ func create(ctx context.Context, tx *sql.Tx, r *Record, revision int64) error {
 	return insertLabels(ctx, tx, seq, r)
 }
 
-func replace(ctx context.Context, tx *sql.Tx, r *Record, revision int64) error {
+func replace(ctx context.Context, tx *commit, r *Record, revision int64) error {
 	labels, err := encodeLabels(r)
 	if err != nil {
 		return err
 	}
 	var seq int64
 	var before string
-	err = tx.QueryRowContext(ctx, "SELECT seq, labels FROM records WHERE kind = ? AND id = ? AND revision = ?", r.Kind, r.ID, r.Revision).Scan(&seq, &before)
+	err = tx.row(ctx, sqlFind, r.Kind, r.ID, r.Revision).Scan(&seq, &before)
 	if errors.Is(err, sql.ErrNoRows) {
 		return failure(r, missing(ctx, tx, r))
 	}
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE records SET owner = ?, name = ?, parent = ?, state = ?, labels = ?, created = ?, expires = ?, data = ?, revision = ? WHERE seq = ?",
+	_, err = tx.exec(ctx, sqlReplace,
 		r.Owner, r.Name, r.Parent, r.State, labels, toMicro(r.Created), toMicro(r.Expires), data(r), revision, seq)
 	if err != nil {
 		return failure(r, translate(err))
@@ -370,18 +419,18 @@ func replace(ctx context.Context, tx *sql.Tx, r *Record, revision int64) error {
 	if labels == before {
 		return nil
 	}
-	if _, err := tx.ExecContext(ctx, "DELETE FROM labels WHERE seq = ?", seq); err != nil {
+	if _, err := tx.exec(ctx, sqlRemoveLabels, seq); err != nil {
 		return err
 	}
 	return insertLabels(ctx, tx, seq, r)
 }
 
-func remove(ctx context.Context, tx *sql.Tx, r *Record) error {
-	text, args := "DELETE FROM records WHERE kind = ? AND id = ?", []any{r.Kind, r.ID}
+func remove(ctx context.Context, tx *commit, r *Record) error {
+	text, args := sqlRemove, []any{r.Kind, r.ID}
 	if r.Revision != 0 {
-		text, args = text+" AND revision = ?", append(args, r.Revision)
+		text, args = sqlRemoveThis, append(args, r.Revision)
 	}
-	result, err := tx.ExecContext(ctx, text, args...)
+	result, err := tx.exec(ctx, text, args...)
 	if err != nil || r.Revision == 0 {
 		return err
 	}
@@ -393,9 +442,9 @@ func remove(ctx context.Context, tx *sql.Tx, r *Record) error {
 }
 
 // missing says why a record with a revision is not there.
-func missing(ctx context.Context, tx *sql.Tx, r *Record) error {
+func missing(ctx context.Context, tx *commit, r *Record) error {
 	var n int
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM records WHERE kind = ? AND id = ?", r.Kind, r.ID).Scan(&n); err != nil {
+	if err := tx.row(ctx, sqlCount, r.Kind, r.ID).Scan(&n); err != nil {
 		return err
 	}
 	if n == 0 {
@@ -404,9 +453,9 @@ func missing(ctx context.Context, tx *sql.Tx, r *Record) error {
 	return ErrConflict
 }
 
-func insertLabels(ctx context.Context, tx *sql.Tx, seq int64, r *Record) error {
+func insertLabels(ctx context.Context, tx *commit, seq int64, r *Record) error {
 	for name, value := range r.Labels {
-		if _, err := tx.ExecContext(ctx, "INSERT INTO labels (seq, name, value) VALUES (?, ?, ?)", seq, name, value); err != nil {
+		if _, err := tx.exec(ctx, sqlLabel, seq, name, value); err != nil {
 			return err
 		}
 	}

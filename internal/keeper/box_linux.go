@@ -130,7 +130,15 @@ func (b *box) open(p *Plan) (*native.Resident, *gate.Gate, error) {
 	if house := b.keeper.house; house != nil && !ours {
 		return sandbox.OpenResidentBy(func() (*native.Resident, error) { return house(b.spec) }, b.spec, b.network, b.ask)
 	}
-	return sandbox.OpenResident(b.spec, native.Options{Report: b.denied, Files: p.Files, View: b.openView}, b.network, b.ask)
+	o := native.Options{Report: b.denied, Files: p.Files, View: b.openView}
+	if b.spec.Runtime != spec.RuntimeBwrap {
+		o.Nascent = b.keeper.takeExpected(b.name).begun()
+	}
+	r, g, err := sandbox.OpenResident(b.spec, o, b.network, b.ask)
+	if err != nil && o.Nascent != nil {
+		o.Nascent.Abandon()
+	}
+	return r, g, err
 }
 
 // network records what the network gate tells. A denial is told to whom it

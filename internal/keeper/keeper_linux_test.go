@@ -22,7 +22,7 @@ import (
 )
 
 // startKeeper starts a keeper in a runtime directory of the test's own.
-func startKeeper(t *testing.T) {
+func startKeeper(t *testing.T) (pid int) {
 	t.Helper()
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
 	runtime := t.TempDir()
@@ -56,6 +56,7 @@ func startKeeper(t *testing.T) {
 			t.Errorf("the directory of the socket is still there: %v", err)
 		}
 	})
+	return cmd.Process.Pid
 }
 
 func compiled(t testing.TB, argv ...string) *spec.Spec {

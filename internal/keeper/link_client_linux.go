@@ -191,6 +191,12 @@ func (r *Remote) ask(k kind, request func(ref uint64) any, result any) ([]*os.Fi
 	return a.files, nil
 }
 
+// Expect says that Open of a native sandbox will follow, which is begun meanwhile.
+// If it does not, that costs nothing but time.
+func (r *Remote) Expect(name string) {
+	_ = r.conn.send(linkExpect, Name{Name: name}) // Open says what is wrong
+}
+
 // Open makes a sandbox of that name. Files is the soft limit of open files that its
 // commands get, or 0.
 func (r *Remote) Open(name string, s *spec.Spec, files uint64) (Standing, error) {

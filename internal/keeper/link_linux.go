@@ -25,6 +25,8 @@ type linked struct {
 	expiry  *time.Timer // runs while there is no server
 	boxes   map[*box]*standing
 	execs   map[string]*execution
+	// expected are sandboxes that were announced, by name.
+	expected map[string]*expected
 }
 
 // standing is what is known of a server's sandbox beside the box.
@@ -81,6 +83,13 @@ func (k *Keeper) link(c *conn, r *received) error {
 		if !k.accepts(t, r.kind) {
 			r.close()
 			return nil
+		}
+		if r.kind == linkExpect { // before what comes next on the link asks for it
+			r.close()
+			if k.expect(r) != nil {
+				return nil
+			}
+			continue
 		}
 		go func() {
 			defer t.done(r.kind)

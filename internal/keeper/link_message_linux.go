@@ -32,6 +32,7 @@ const (
 	linkList   kind = 'M' // Name, which is empty
 	linkEvents kind = 'D' // Name: of a sandbox
 	linkPort   kind = 'V' // Port
+	linkExpect kind = 'H' // Name: of a sandbox that will be asked for; there is no reply
 )
 
 // What the keeper sends on it.

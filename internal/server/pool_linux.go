@@ -16,6 +16,7 @@ import (
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/server/once"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/store"
 	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
 )
@@ -290,19 +291,16 @@ func (p *pool) makeSpare(of *kind) (*spare, error) {
 	if err != nil {
 		return nil, err
 	}
+	over := overlaid(d)
 	d.Close()
-	made, err := s.raiseSpare(id, of)
+	made, err := s.raiseSpare(over, of)
 	if err != nil {
 		return nil, errors.Join(err, s.removeFiles(id))
 	}
 	return made, nil
 }
 
-func (s *Server) raiseSpare(id string, of *kind) (*spare, error) {
-	over, err := s.overlay(id)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) raiseSpare(over *spec.Overlay, of *kind) (*spare, error) {
 	sp, err := compile(of.request, of.bounded, over)
 	if err != nil {
 		return nil, err
@@ -311,7 +309,7 @@ func (s *Server) raiseSpare(id string, of *kind) (*spare, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := remote.Open(id, sp, 0)
+	st, err := remote.Open(over.Name, sp, 0)
 	return &spare{standing: st, runtime: runtimeOf(sp), remote: remote, made: time.Now()}, err
 }
 

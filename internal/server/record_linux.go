@@ -17,6 +17,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
 	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/store"
 )
 
@@ -44,6 +45,8 @@ type kept struct {
 	bounded bool // its policy is not that of an administrator
 	// asked is the name that its request had for it, if it was made before and has another.
 	asked string
+	// over is where its files are, if they were made just now.
+	over *spec.Overlay
 }
 
 // save puts everything into the record.

@@ -101,10 +101,12 @@ func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Option
 			return nil
 		}
 	}
+	s.announce(k)
 	d, err := files(delta.Options{Name: id, Target: workspaceDir})
 	if err != nil {
 		return err
 	}
+	k.over = overlaid(d)
 	d.Close() // the server alone uses it, and knows who does
 	if err := s.bringUp(ctx, k, !k.request.GetCreateOnly()); err != nil {
 		return errors.Join(err, s.removeFiles(id))
@@ -112,6 +114,16 @@ func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Option
 	s.plan(k)
 	s.figures.made.Observe(time.Since(begin).Seconds())
 	return nil
+}
+
+// announce has the keeper begin with a sandbox while it is found out what it is to be.
+func (s *Server) announce(k *kept) {
+	if name := k.request.GetRuntime(); k.request.GetCreateOnly() || name != "" && name != spec.RuntimeNative {
+		return
+	}
+	if remote, err := s.reach(); err == nil { // otherwise raise will say so
+		remote.Expect(k.sandbox.GetId())
+	}
 }
 
 // madeFor finds the sandbox that an earlier server has made for a request, under the name
@@ -185,6 +197,9 @@ func (s *Server) enroll(ctx context.Context, k *kept, standing *keeper.Standing)
 
 // compiled decides what a stored sandbox is.
 func (s *Server) compiled(k *kept) (*spec.Spec, error) {
+	if k.over != nil {
+		return compile(k.request, k.bounded, k.over)
+	}
 	over, err := s.overlay(k.sandbox.GetId())
 	if err != nil {
 		return nil, err
@@ -202,7 +217,12 @@ func (s *Server) overlay(id string) (*spec.Overlay, error) {
 	if err := unmark(d.Work()); err != nil {
 		return nil, err
 	}
-	return &spec.Overlay{Name: id, Source: workspaceDir, Lowers: d.Lowers(), Upper: d.Upper(), Work: d.Work(), Volatile: true}, nil
+	return overlaid(d), nil
+}
+
+// overlaid is what a sandbox sees of a layer and those below it.
+func overlaid(d *delta.Delta) *spec.Overlay {
+	return &spec.Overlay{Name: d.Record.Name, Source: workspaceDir, Lowers: d.Lowers(), Upper: d.Upper(), Work: d.Work(), Volatile: true}
 }
 
 // raise has the keeper make the sandbox.

@@ -47,6 +47,8 @@ type Options struct {
 	// Account has everything counted that Process.Used can tell, where this
 	// machine lets it be counted.
 	Account bool
+	// Nascent, if not nil, is what was begun for Open before the Spec was known.
+	Nascent *Nascent
 
 	resident bool // see Open
 	onlyIPv4 bool // the sandbox's network cannot have IPv6

@@ -78,7 +78,12 @@ var ErrBusy = errors.New("too many commands run in the sandbox; wait for one to 
 // Open builds a sandbox that stands until Close, or until this process ends in
 // whatever way. The command of the Spec is not run. Of the Options, streams and
 // terminal have no meaning here.
-func Open(s *spec.Spec, o Options) (*Resident, error) { return open(s, o, Start) }
+func Open(s *spec.Spec, o Options) (*Resident, error) {
+	if n := o.Nascent; n != nil {
+		return n.open(s, o)
+	}
+	return open(s, o, Start)
+}
 
 // OpenIn is Open with the help of another program.
 func OpenIn(s *spec.Spec, o Options, help Helper) (*Resident, error) {
@@ -94,6 +99,53 @@ func open(s *spec.Spec, o Options, start func(*spec.Spec, Options) (*Process, er
 	o.Streams, o.Terminal, o.resident = [3]*os.File{null, null, null}, nil, true
 	var proc *Process
 	nursery(func() { proc, err = start(s, o) })
+	if err != nil {
+		return nil, err
+	}
+	return newResident(s, proc)
+}
+
+// Nascent is a sandbox that will stay and whose Spec is not known yet.
+type Nascent struct {
+	embryo *Embryo // nil once it is opened or abandoned
+	null   *os.File
+}
+
+// BeginResident is Begin for Open, which takes it over by Options.Nascent. What the host
+// mounts afterwards is not seen in it, so Open should follow soon, or Abandon.
+func BeginResident() (*Nascent, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	n := &Nascent{null: null}
+	nursery(func() { n.embryo, err = Begin(Options{Streams: [3]*os.File{null, null, null}, resident: true}) })
+	if err != nil {
+		_ = null.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// Abandon ends it, unless it was opened.
+func (n *Nascent) Abandon() {
+	if n.embryo == nil {
+		return
+	}
+	n.embryo.Abandon()
+	n.embryo = nil
+	_ = n.null.Close()
+}
+
+func (n *Nascent) open(s *spec.Spec, o Options) (*Resident, error) {
+	e := n.embryo
+	n.embryo = nil
+	defer n.null.Close()
+	o.Streams, o.resident, o.Nascent = e.o.Streams, true, nil
+	e.o = o
+	var proc *Process
+	var err error
+	nursery(func() { proc, err = e.Start(s) })
 	if err != nil {
 		return nil, err
 	}
@@ -124,16 +176,19 @@ var nurse struct {
 }
 
 // nursery runs f on a thread that lives as long as this process. A sandbox dies
-// with the thread that started it.
+// with the thread that started it. There are as many as can work at once: who starts
+// a sandbox mostly waits for it.
 func nursery(f func()) {
 	nurse.once.Do(func() {
 		nurse.work = make(chan func())
-		go func() {
-			runtime.LockOSThread() // never unlocked
-			for work := range nurse.work {
-				work()
-			}
-		}()
+		for range max(2, runtime.GOMAXPROCS(0)) {
+			go func() {
+				runtime.LockOSThread() // never unlocked
+				for work := range nurse.work {
+					work()
+				}
+			}()
+		}
 	})
 	done := make(chan struct{})
 	nurse.work <- func() { defer close(done); f() }

@@ -299,3 +299,55 @@ func BenchmarkForkAndExec(b *testing.B) {
 		}
 	}
 }
+
+// begun is a sandbox that is begun before its Spec is known.
+func begun(t *testing.T) (n *Nascent, pid int) {
+	t.Helper()
+	requireSandbox(t)
+	n, err := BeginResident()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Abandon)
+	return n, n.embryo.proc.Pid
+}
+
+func TestResidentCanBeBegunBeforeItsSpecIsKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*spec.Spec)
+		same   bool
+	}{
+		"as foreseen":         {func(*spec.Spec) {}, true},
+		"another environment": {func(s *spec.Spec) { s.Env = append(s.Env, "WHO=me") }, true},
+		"another network":     {func(s *spec.Spec) { s.Network = spec.NetworkHost }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, pid := begun(t)
+			s := newSpec(t, t.TempDir(), "/bin/true")
+			c.change(s)
+			r, err := Open(s, Options{Nascent: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(r.Close)
+			if (r.Pid == pid) != c.same {
+				t.Errorf("process 1 is %d, %d was begun; want the same: %v", r.Pid, pid, c.same)
+			}
+			if got := r.collected(t, "exit 7"); got.Wait.ExitStatus() != 7 {
+				t.Errorf("got %+v", got)
+			}
+			if !c.same && unix.Kill(pid, 0) != unix.ESRCH {
+				t.Errorf("process %d, which was begun, is still there", pid)
+			}
+		})
+	}
+}
+
+func TestAbandonedResidentLeavesNothing(t *testing.T) {
+	n, pid := begun(t)
+	n.Abandon()
+	if err := unix.Kill(pid, 0); err != unix.ESRCH {
+		t.Errorf("process %d: got %v, want %v", pid, err, unix.ESRCH)
+	}
+	n.Abandon() // once more does nothing
+}

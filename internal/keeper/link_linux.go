@@ -312,7 +312,10 @@ func (k *Keeper) open(o *Open) (any, []*os.File, error) {
 // standing is what the server is told of a sandbox that stands.
 func (b *box) standing() Standing {
 	r := b.resident
-	return Standing{Name: b.name, Pid: r.Pid, Since: Moment(b.created.UnixNano()), Ports: b.ports, Owner: r.Owner, Partial: r.Partial}
+	return Standing{
+		Name: b.name, Pid: r.Pid, Since: Moment(b.created.UnixNano()), Ports: b.ports, Owner: r.Owner, Partial: r.Partial,
+		Timeout: time.Duration(b.spec.TimeoutMillis) * time.Millisecond,
+	}
 }
 
 // lose forgets a sandbox that has ended, with its commands, and says so.

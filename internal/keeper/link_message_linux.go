@@ -150,6 +150,8 @@ type Standing struct {
 	Owner uint32
 	// Partial says that only the workspace can be opened from outside.
 	Partial bool
+	// Timeout is the most time that its policy lets a command have, or 0.
+	Timeout time.Duration
 }
 
 // State is all that a keeper holds for a server.

@@ -20,10 +20,11 @@ import (
 // box is a sandbox that runs.
 type box struct {
 	id, owner string
-	pid       int    // process 1, as the host numbers it
-	user      uint32 // of its commands, if that is not the server's own, or 0
-	partial   bool   // only its workspace can be opened
-	output    int64  // bytes that are kept of a command's output
+	pid       int           // process 1, as the host numbers it
+	user      uint32        // of its commands, if that is not the server's own, or 0
+	partial   bool          // only its workspace can be opened
+	output    int64         // bytes that are kept of a command's output
+	timeout   time.Duration // of every command, by the policy; or 0
 	idleAfter time.Duration
 
 	mu     sync.Mutex
@@ -88,7 +89,10 @@ func (t *tree) close() {
 const usualOutput = 16 << 20
 
 func newBox(k *kept, st *keeper.Standing) *box {
-	b := &box{pid: st.Pid, user: st.Owner, partial: st.Partial, id: k.sandbox.GetId(), owner: k.sandbox.GetOwner(), output: k.sandbox.GetResources().GetOutputBytes()}
+	b := &box{
+		pid: st.Pid, user: st.Owner, partial: st.Partial, timeout: st.Timeout,
+		id: k.sandbox.GetId(), owner: k.sandbox.GetOwner(), output: k.sandbox.GetResources().GetOutputBytes(),
+	}
 	if b.output <= 0 {
 		b.output = usualOutput
 	}
@@ -96,6 +100,15 @@ func newBox(k *kept, st *keeper.Standing) *box {
 		b.idleAfter = d.AsDuration()
 	}
 	return b
+}
+
+// within is the time that a command may take which asks for some, or for as much as there
+// is.
+func (b *box) within(asked time.Duration) time.Duration {
+	if b.timeout > 0 && (asked == 0 || asked > b.timeout) {
+		return b.timeout
+	}
+	return asked
 }
 
 // add makes a sandbox known that runs.

@@ -23,7 +23,7 @@ import (
 
 // command translates a request.
 func command(b *box, id string, c *baileyv1.Command) (*keeper.Exec, error) {
-	request := &keeper.Exec{Box: b.id, ID: id, Argv: c.GetArgv(), Dir: c.GetCwd(), Timeout: c.GetTimeout().AsDuration()}
+	request := &keeper.Exec{Box: b.id, ID: id, Argv: c.GetArgv(), Dir: c.GetCwd(), Timeout: b.within(c.GetTimeout().AsDuration())}
 	switch {
 	case len(c.GetArgv()) > 0 && c.GetShell() != "":
 		return nil, problem.Invalid("command", "it has both argv and shell")

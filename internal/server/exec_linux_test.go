@@ -355,3 +355,28 @@ func forkExec() error {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	return cmd.Run()
 }
+
+func TestTimeoutOfThePolicyHoldsForEveryCommand(t *testing.T) {
+	s := newSite(t, nil)
+	id := s.create(&baileyv1.CreateSandboxRequest{Policy: `{"filesystem": {"protectMissing": false}, "resources": {"timeout": "50ms"}}`})
+	for name, asked := range map[string]*durationpb.Duration{"none is asked for": nil, "a longer one is": durationpb.New(time.Hour)} {
+		r := s.exec1(id, &baileyv1.Command{Argv: []string{"sleep", "1000"}, Timeout: asked})
+		if !r.GetExit().GetTimedOut() {
+			t.Errorf("%s: got %v", name, r.GetExit())
+		}
+	}
+	n, err := s.CreateSession(ann, &baileyv1.CreateSessionRequest{SandboxId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the session itself goes on
+		r, err := s.RunSession(ann, &baileyv1.RunSessionRequest{SandboxId: id, SessionId: n.GetId(), Command: "sleep 1000"})
+		if err != nil || !r.GetExit().GetTimedOut() {
+			t.Errorf("in a session: got %v, %v", r.GetExit(), err)
+		}
+	}
+	s.restart()
+	if r := s.exec1(id, &baileyv1.Command{Argv: []string{"sleep", "1000"}}); !r.GetExit().GetTimedOut() {
+		t.Errorf("after a restart: got %v", r.GetExit())
+	}
+}

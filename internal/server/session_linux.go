@@ -173,6 +173,7 @@ func (s *Server) CreateSession(ctx context.Context, r *baileyv1.CreateSessionReq
 	if err := s.enter(b); err != nil {
 		return nil, err
 	}
+	request.Timeout = 0 // its commands have one, each for itself
 	n := s.newSession(b, request.ID, program)
 	if err := s.open(n, request); err != nil {
 		s.mu.Lock()
@@ -586,7 +587,7 @@ func (s *Server) perform(n *session, e *execution, l line, input *laid) {
 	text := strings.TrimSuffix(l.text, "\n") + "\n"
 	message := fmt.Sprintf("%d %d%s\n%s", number, strings.Count(text, "\n"), input.path(), text)
 	go func() { _, _ = n.control.WriteString(message) }() // if the shell has ended, that is noticed below
-	st, exit := s.awaitStatus(n, number, l.timeout, l.unwanted)
+	st, exit := s.awaitStatus(n, number, n.box.within(l.timeout), l.unwanted)
 	e.exit = exit
 	n.out.turnTo(newOutput("", 0))
 	n.err.turnTo(newOutput("", 0))

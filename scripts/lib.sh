@@ -31,6 +31,20 @@ go_tool() {
   printf '%s\n' "$dir/${1##*/}"
 }
 
+# cargo_tool NAME VERSION prints the path of a Rust program, built at that version
+# once and kept in the repository's cache. Not optimised: that takes longer than it
+# saves.
+cargo_tool() {
+  local dir=$root/.cache/tools/$1-$2 work
+  if [ ! -x "$dir/$1" ]; then
+    work=$(mktemp -d)
+    (cd / && cargo install --quiet --locked --debug --target-dir "$work/target" --root "$work" --version "$2" "$1") >&2 || { rm -rf "$work" && return 1; }
+    mkdir -p "$dir" && mv "$work/bin/$1" "$dir/$1"
+    rm -rf "$work"
+  fi
+  printf '%s\n' "$dir/$1"
+}
+
 # python_packages prints a directory with the Python packages that the tests use,
 # installed at their versions once and kept in the repository's cache. They are
 # for the system's own Python, which every user can reach.

@@ -37,6 +37,12 @@ func launchRestricted(r *request, argv []string, log *trace.Log, cause error) in
 	if err != nil {
 		return fail(err)
 	}
+	if wants, err := r.wantsImage(m); wants || err != nil {
+		if err != nil {
+			return fail(err)
+		}
+		return r.runCommand(log)
+	}
 	over, err := supposedOverlay(m)
 	if err != nil {
 		return fail(err)

@@ -15,19 +15,15 @@ func runExplain(r *request) int {
 	if r.isQuestion() {
 		return r.explainOne()
 	}
-	if err := r.openImage(); err != nil {
+	m, err := r.managerInImage()
+	if err != nil {
 		return fail(err)
 	}
 	argv := []string{"sh"}
 	if len(r.args) > 0 || r.hasLine {
-		var err error
 		if argv, err = r.command(); err != nil {
 			return fail(err)
 		}
-	}
-	m, err := r.manager()
-	if err != nil {
-		return fail(err)
 	}
 	s, err := r.supposed(m, argv)
 	if err == nil {
@@ -49,6 +45,22 @@ func runExplain(r *request) int {
 		return answer("\nprogram\n" + indent(text+"\n"))
 	}
 	return 0
+}
+
+// managerInImage finds the effective policy, and the image that it or a flag names.
+func (r *request) managerInImage() (*sandbox.Manager, error) {
+	if err := r.openImage(); err != nil {
+		return nil, err
+	}
+	m, err := r.manager()
+	if err != nil {
+		return nil, err
+	}
+	wants, err := r.wantsImage(m)
+	if err == nil && wants {
+		err = r.openImage()
+	}
+	return m, err
 }
 
 // supposed compiles a command that is not run.

@@ -21,8 +21,10 @@ const pulledVariable = "BAILEY_PULLED"
 func (r *request) openImage() error {
 	q := &r.image
 	switch {
-	case q.ref == "" && q.rootfs == "":
+	case q.ref == "" && q.rootfs == "" && (r.keep.name != "" || insideSandbox()):
 		return q.placeCommand(false)
+	case q.ref == "" && q.rootfs == "":
+		return nil // the policy may name one
 	case q.ref != "" && q.rootfs != "":
 		return errors.New("--image and --rootfs exclude each other")
 	case r.keep.name != "":
@@ -49,6 +51,19 @@ func (r *request) openImage() error {
 	q.config = found.Config
 	q.found = &spec.Image{Name: q.ref, ID: found.ID, Dir: found.Dir, Env: found.Config.Env}
 	return q.placeCommand(len(r.args) == 0 && !r.hasLine)
+}
+
+// wantsImage says whether the policy names an image and no flag another, which then is what
+// the flags ask for.
+func (r *request) wantsImage(m *sandbox.Manager) (bool, error) {
+	if r.image.found != nil {
+		return false, nil
+	}
+	r.image.ref = m.WantsImage()
+	if r.image.ref == "" {
+		return false, r.image.placeCommand(false)
+	}
+	return true, nil
 }
 
 func (q *imageRequest) openDirectory() error {

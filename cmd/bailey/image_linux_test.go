@@ -117,6 +117,45 @@ func TestCommandIsTheImagesUser(t *testing.T) {
 	b.run("--user", "app", "--", "true").wantError(t, "--user and --workdir go with --image or --rootfs")
 }
 
+func TestThePolicyNamesTheImage(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("busybox"), testenv.Program("crun"))
+	b := newBench(t)
+	if err := os.Rename(busyImage(t, v1.Config{Cmd: []string{"echo", "its own"}}), filepath.Join(b.dir, "image.tar")); err != nil {
+		t.Fatal(err)
+	}
+	const release = "the image's\n"
+	policy := b.write("bailey.jsonc", `{"extends": "default", "image": "./image.tar"}`, 0o644)
+	where := policy + ":1:33: "
+	b.run("--", "cat", "/etc/os-release").wantError(t, where+"image is refused in a file that is not trusted", "bailey trust")
+	if got := b.run("trust", "--yes"); got.status != 0 || !strings.Contains(got.stdout+got.stderr, "runs in the image ./image.tar") {
+		t.Fatalf("%+v", got)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"native", []string{"--", "cat", "/etc/os-release"}, release},
+		{"crun", []string{"--runtime", "crun", "--", "cat", "/etc/os-release"}, release},
+		{"a line", []string{"-c", "cat /etc/os-release"}, release},
+		{"its own command", nil, "its own\n"},
+		{"with a user", []string{"--user", "77", "--", "id", "-u"}, "77\n"},
+		{"a flag", []string{"--image", busyImage(t, v1.Config{Cmd: []string{"echo", "another"}})}, "another\n"},
+	} {
+		if got := b.run(append([]string{"run", "-q"}, c.args...)...); got.status != 0 || got.stdout != c.want {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+	for _, verb := range [][]string{{"explain", "--", "true"}, {"config", "show"}} {
+		if got := b.run(verb...); got.status != 0 || !strings.Contains(got.stdout, "image.tar") {
+			t.Errorf("%v: %+v", verb, got)
+		}
+	}
+	b.run("--keep", "one", "--", "true").wantError(t, "image ./image.tar", "only single commands run in an image")
+	b.run("learn", "--", "true").wantError(t, "image ./image.tar", "only single commands run in an image")
+	b.run("--policy", `{"image": "-x"}`, "--", "true").wantError(t, "an image is a reference such as")
+}
+
 func TestContainersShowTheImagesUserOrSayWhyNot(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("busybox"), testenv.Program("bwrap"), testenv.Program("crun"))
 	b := newBench(t)

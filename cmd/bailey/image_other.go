@@ -2,7 +2,11 @@
 
 package main
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
+)
 
 // openImage refuses: the root directory of another system needs mounts.
 func (r *request) openImage() error {
@@ -11,3 +15,6 @@ func (r *request) openImage() error {
 	}
 	return errors.New("--image, --rootfs, --user and --workdir need Linux")
 }
+
+// wantsImage leaves it to the compiler to refuse one.
+func (r *request) wantsImage(*sandbox.Manager) (bool, error) { return false, nil }

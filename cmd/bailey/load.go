@@ -44,6 +44,13 @@ func launch(r *request, argv []string, log *trace.Log) int {
 		p.abandon()
 		return fail(err)
 	}
+	if wants, err := r.wantsImage(m); wants || err != nil {
+		p.abandon()
+		if err != nil {
+			return fail(err)
+		}
+		return r.runCommand(log) // now that it is known where
+	}
 	p.foresee(m.Loaded().Policy)
 	w, err := r.openWorkspace(m)
 	if err != nil {

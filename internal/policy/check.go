@@ -59,8 +59,18 @@ func check(kind, s string) error {
 		return checkName(strings.TrimSuffix(s, "*"))
 	case "proxy":
 		return checkProxy(s)
+	case "image":
+		return checkImage(s)
 	}
 	panic("policy: unknown check " + kind)
+}
+
+// checkImage refuses what a program that is told of an image would take for something else.
+func checkImage(s string) error {
+	if strings.HasPrefix(s, "-") {
+		return errors.New("an image is a reference such as debian:12, or a path such as ./image.tar")
+	}
+	return nil
 }
 
 // checkText refuses what no string of a policy has a use for, except the

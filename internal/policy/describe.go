@@ -39,6 +39,9 @@ func Describe(p Policy) []string {
 	if p.Runtime != nil {
 		d.line("runs under the runtime %s", *p.Runtime)
 	}
+	if p.Image != nil {
+		d.line("runs in the image %s", *p.Image)
+	}
 	d.macOS(p.MacOS)
 	return d.lines
 }

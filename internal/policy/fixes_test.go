@@ -101,6 +101,7 @@ var fixes = []struct{ wrong, want, right string }{
 		`filesystem.allowRead has more than ` + strconv.Itoa(maxEntries) + ` entries`,
 		`{"filesystem": {"allowRead": ["/"]}}`,
 	},
+	{`{"image": "-x"}`, `an image is a reference such as debian:12, or a path such as ./image.tar`, `{"image": "./image.tar"}`},
 	{`{"runtime": "nativ"}`, `unknown value; did you mean "native"?`, `{"runtime": "native"}`},
 	{
 		`{"network": {"exposePorts": ["x:y"]}}`,

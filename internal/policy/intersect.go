@@ -12,8 +12,8 @@ import (
 // requirements unite, limits take the smaller value. Where no policy says
 // exactly what both grant, the result grants less.
 //
-// What neither grants nor restricts (the runtime, proxies, injected
-// credentials, variables that are set) is a's. Path grants are not combined
+// What neither grants nor restricts (the runtime, the image, proxies,
+// injected credentials, variables that are set) is a's. Path grants are not combined
 // here: a's stay, and b's become Bounds that every path must satisfy too.
 //
 // The result shares no memory with a or b.

@@ -242,6 +242,7 @@ var vocabulary = map[string][]string{
 	"names":    {"*", "A", "A*", "AB", "AB*", "B*", "BC"},
 	"name":     {"A", "B"},
 	"proxy":    {"http://proxy:1"},
+	"image":    {"debian:12", "./image.tar"},
 	"":         {"git", "git push", "git push origin", "rm", "com.a.*", "com.a.b", "com.*"},
 }
 
@@ -416,7 +417,7 @@ func TestOnlyTheseKeysAreTakenFromOneSide(t *testing.T) {
 		"env.set",
 		// RuleBounds carry the other side's.
 		"workspace.rules",
-		"runtime",
+		"runtime", "image",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -26,6 +26,7 @@ type Policy struct {
 	Resources  Resources  `json:"resources,omitzero" doc:"limits on memory, processor, processes, disk, descriptors and time"`
 	Workspace  Workspace  `json:"workspace,omitzero" doc:"how the project directory is presented"`
 	Runtime    *string    `json:"runtime,omitempty" enum:"auto,native,landlock,bwrap,runc,crun,gvisor,docker,docker+runsc,seatbelt" doc:"which wall carries the sandbox"`
+	Image      *string    `json:"image,omitempty" check:"image" doc:"OCI image that commands run in: a reference, or the path of a layout or an archive, beginning with /, ./, ../ or ~/"`
 	Require    []string   `json:"require,omitempty" enum:"userns,mountns,pidns,netns,landlock,seccomp" doc:"layers without which nothing runs; without any, a machine that makes no namespaces uses the landlock runtime, if that holds the policy"`
 
 	// Bounds are further file-system policies that every path grant must also

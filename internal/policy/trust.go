@@ -118,7 +118,7 @@ func (p *Project) refuse() error {
 		}
 		for _, key := range []string{
 			"network.httpProxyPort", "network.socksProxyPort", "network.upstreamProxy",
-			"network.inject", "runtime", "env.set",
+			"network.inject", "runtime", "image", "env.set",
 		} {
 			if pos, said := firstPlace(l.policy.Origins, key); said {
 				return &Error{

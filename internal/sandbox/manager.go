@@ -193,6 +193,22 @@ func (m *Manager) OverlaidProject() (string, error) {
 	return project, nil
 }
 
+// WantsImage is the image that the policy has commands run in, as the command line would
+// name it, or "". A path is relative to what the policy's paths are relative to.
+func (m *Manager) WantsImage() string {
+	image := m.loaded.Policy.Image
+	if image == nil {
+		return ""
+	}
+	if rest, ok := strings.CutPrefix(*image, "~/"); ok {
+		return filepath.Join(m.facts.Caller.Home, rest)
+	}
+	if strings.HasPrefix(*image, "./") || strings.HasPrefix(*image, "../") {
+		return filepath.Join(m.loaded.Root, *image)
+	}
+	return *image
+}
+
 // WantsOverlay says whether the policy keeps changes to the project apart.
 func (m *Manager) WantsOverlay() bool {
 	mode := m.loaded.Policy.Workspace.Mode

@@ -76,6 +76,11 @@ var fixes = []struct {
 		func(t *trial) { t.command.Image.WorkingDir = "/home/u/p" },
 	},
 	{
+		"image debian:12: only single commands run in an image, and only on Linux; use a policy without it",
+		func(t *trial) { t.policy.Image = new("debian:12") },
+		func(t *trial) { t.policy.Image = nil },
+	},
+	{
 		"--user 7:7: with crun an ordinary user is root inside, without its rights; leave it out, or use --runtime native",
 		func(t *trial) {
 			t.policy.Runtime = new("crun")

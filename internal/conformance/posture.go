@@ -84,7 +84,7 @@ var invariants = []Invariant{
 		Walls: map[string]string{
 			"native":    "a network namespace with nothing but loopback; listeners in it that the gate serves from outside",
 			"landlock":  "Landlock's rules for TCP and scope for abstract sockets; seccomp refuses what those do not cover",
-			"container": "a network namespace with nothing but loopback; with runc and crun, listeners in it that the gate serves from outside; with Docker, the gate by a unix socket only",
+			"container": "a network namespace with nothing but loopback; listeners in it that the gate serves from outside",
 			"gvisor":    "`--network=none`: gVisor has no interface, and opens no socket of the host; the gate by a unix socket with `--host-uds=open`",
 		},
 		Tests: []string{"escape.TestHostIsNotReachedByAddress", "escape.TestAbstractSocketsOfTheHostAreOutOfReach", "escape.TestNoPacketLeavesByAddress", "escape.TestEgressSocketLetsOutWhatIsGrantedOnly", "sandbox/oci.TestTheGateIsReachedAtItsSocket", "sandbox/oci.TestTheGateIsReachedAtItsPorts", "sandbox/oci.TestTheHostsNetworkIsGivenOnlyToASpecThatSaysSo"},

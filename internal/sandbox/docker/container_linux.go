@@ -19,7 +19,8 @@ import (
 const (
 	orderPath  = "/.bailey-order"
 	statusPath = "/.bailey-status"
-	doorPath   = "/.bailey-door" // a socket, by which the listener of its filter goes out
+	doorPath   = "/.bailey-door"  // a socket, by which the listener of its filter goes out
+	leavePath  = "/.bailey-leave" // a socket, by which it is told that it may start the command
 )
 
 // Labels by which containers and images of Bailey's are known.
@@ -90,6 +91,9 @@ func planFor(s *spec.Spec, dir, runtime, owner string, tty bool) (*plan, error) 
 	if hasDoor(s, kind) {
 		p.add(oci.Door(dir), doorPath, "ro", "nosuid", "nodev", "noexec")
 	}
+	if waits(s) {
+		p.add(oci.Leave(dir), leavePath, "ro", "nosuid", "nodev", "noexec")
+	}
 	return p, nil
 }
 
@@ -103,6 +107,9 @@ func kindOf(runtime string) string {
 
 // hasDoor says whether the command of a Spec has a filter with a listener.
 func hasDoor(s *spec.Spec, kind string) bool { return s.Broker != nil && oci.HasWalls(kind) }
+
+// waits says whether something has to be made in the container before the command starts.
+func waits(s *spec.Spec) bool { return oci.PortsOf(s) != nil }
 
 func user() string {
 	return strconv.Itoa(int(identity.UID)) + ":" + strconv.Itoa(int(identity.GID))

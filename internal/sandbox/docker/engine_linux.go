@@ -56,6 +56,9 @@ func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
 		for _, f := range []*os.File{c.terminal, c.gate} {
 			_ = f.Close() // which may not be there
 		}
+		for _, l := range c.ports {
+			_ = l.File.Close()
+		}
 		return nil, err
 	}
 	return c, nil
@@ -67,6 +70,7 @@ type command struct {
 	guard    int // process, or 0
 	terminal *os.File
 	gate     *os.File // its socket, if the Spec wants one
+	ports    []native.Listener
 	// attendance is the broker, if the Spec wants one.
 	attendance *oci.Attendance
 	used       limits.Usage
@@ -181,6 +185,8 @@ func (c *command) begin(order *order, o engine.Options) error {
 			fds[1].Fd = -1 // from now on it is the command's
 		case said == saysGate && len(rights) == 1:
 			c.gate = os.NewFile(uintptr(rights[0]), "gate")
+		case said == saysPorts:
+			c.ports = oci.TakePorts(string(rest), rights)
 		case said == saysAsks && len(rights) == 1 && c.attendance == nil:
 			if err := c.attend(order, rest, rights[0], o); err != nil {
 				return err
@@ -212,7 +218,7 @@ func (c *command) attend(order *order, from []byte, listener int, o engine.Optio
 
 // hear takes in what the guard says: a letter, and what belongs to it.
 func (c *command) hear() (said byte, rest []byte, rights []int, err error) {
-	text, control := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4))
+	text, control := make([]byte, 64<<10), make([]byte, oci.PortsSpace)
 	var n, rn int
 	for {
 		n, rn, _, _, err = unix.Recvmsg(c.control, text, control, unix.MSG_CMSG_CLOEXEC)
@@ -302,7 +308,7 @@ func (c *command) Terminal() *os.File { return c.terminal }
 
 func (c *command) Listeners() []native.Listener {
 	if c.gate == nil {
-		return nil
+		return c.ports
 	}
 	return []native.Listener{{Role: config.RoleUnix, File: c.gate}}
 }

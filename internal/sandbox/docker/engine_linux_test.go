@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,6 +58,22 @@ func (p *place) output(argv ...string) string {
 		p.Fatalf("%v: %v\n%s", argv, err, &stderr)
 	}
 	return string(out)
+}
+
+// Programs that know nothing of proxies are led to the gate, as are those that do.
+func TestTheGateIsReachedAtItsPorts(t *testing.T) {
+	testenv.Requires(t, testenv.Program("curl"))
+	p := newPlace(t)
+	const gated = `{"network": {"allowedDomains": ["granted.test"], "transparent": true}}`
+	const line = `curl -s -o /dev/null -w '%{http_code} ' http://denied.test/; curl --noproxy '*' -s -o /dev/null -w '%{http_code}' http://192.0.2.1/`
+	c := p.command("sh", "-c", line)
+	c.Args[slices.Index(c.Args, policy)] = gated
+	if out, err := c.Output(); err != nil || string(out) != "403 403" {
+		t.Errorf("%q, %v, want 403 twice", out, err)
+	}
+	if containers, stages := p.left(); len(containers)+len(stages) > 0 {
+		t.Errorf("containers %v and stages %v are left", containers, stages)
+	}
 }
 
 // left is what there is of containers and stages.

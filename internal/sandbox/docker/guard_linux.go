@@ -48,6 +48,7 @@ type order struct {
 const (
 	saysFailed  = 'f' // why there is no container
 	saysGate    = 'g' // the gate's socket
+	saysPorts   = 'p' // the roles of the gate's ports, and these
 	saysBegun   = 'b' // from here on the command may run
 	saysAsks    = 'l' // who asks the broker, and the listener by which they do
 	saysStarted = 's'
@@ -102,6 +103,7 @@ type keeper struct {
 	streams *streams
 	ended   client.ContainerWaitResult
 	door    int // the socket by which a listener comes, or 0
+	leave   int // the socket by which the first process is let go on, or 0
 	used    limits.Usage
 }
 
@@ -185,6 +187,9 @@ func (g *keeper) furnish() error {
 		return err
 	}
 	o.First.Door = doorPath
+	if waits(&g.Spec) {
+		o.Leave = leavePath
+	}
 	if err := g.plan.furnish(g.dir, wire.Append(nil, o)); err != nil {
 		return err
 	}
@@ -198,6 +203,11 @@ func (g *keeper) furnish() error {
 	}
 	if hasDoor(&g.Spec, kindOf(g.Runtime)) {
 		if g.door, err = oci.ListenAtDoor(g.dir); err != nil {
+			return err
+		}
+	}
+	if waits(&g.Spec) {
+		if g.leave, err = oci.ListenForLeave(g.dir); err != nil {
 			return err
 		}
 	}
@@ -238,6 +248,32 @@ func (g *keeper) start(ctx context.Context) error {
 	if _, err := g.api.ContainerStart(ctx, g.id, client.ContainerStartOptions{}); err != nil {
 		return fmt.Errorf("start the container: %w", err)
 	}
+	if g.leave > 0 {
+		return g.openPorts(ctx)
+	}
+	return nil
+}
+
+// openPorts makes the ports of the network gate in the container's network, hands them over
+// and lets the first process go on.
+func (g *keeper) openPorts(ctx context.Context) error {
+	seen, err := g.api.ContainerInspect(ctx, g.id, client.ContainerInspectOptions{})
+	if err != nil {
+		return fmt.Errorf("look at the container: %w", err)
+	}
+	if seen.Container.State == nil || seen.Container.State.Pid <= 0 {
+		return nil // it has ended, and said why
+	}
+	list, err := oci.OpenPorts(seen.Container.State.Pid, oci.PortsOf(&g.Spec))
+	if err != nil {
+		return err
+	}
+	roles, rights := oci.HandPorts(list)
+	g.say(saysPorts, []byte(roles), rights)
+	for _, l := range list {
+		_ = l.File.Close()
+	}
+	go func() { _ = oci.GiveLeave(g.leave) }() // it may have ended, and never ask
 	return nil
 }
 

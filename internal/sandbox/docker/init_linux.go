@@ -25,6 +25,8 @@ type firstOrder struct {
 	// which knows nothing of the host's options.
 	Mounts []expected
 	Second bool
+	// Leave, if not empty, is the socket by which it is told that it may start the command.
+	Leave string
 }
 
 // expected is a mount, and the options that it must have.
@@ -67,6 +69,11 @@ func (o *firstOrder) prepare() error {
 	}
 	if err := checkMounts(string(table), o.Mounts, o.Second); err != nil {
 		return err
+	}
+	if o.Leave != "" {
+		if err := oci.AwaitLeave(o.Leave); err != nil {
+			return err
+		}
 	}
 	unix.Umask(o.Umask)
 	if o.First.Stream < 0 {

@@ -94,9 +94,7 @@ func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
 		for _, f := range []*os.File{c.terminal, c.gate} {
 			_ = f.Close() // which may not be there
 		}
-		for _, l := range c.ports {
-			_ = l.File.Close()
-		}
+		closePorts(c.ports)
 		return nil, err
 	}
 	return c, nil
@@ -190,7 +188,7 @@ func instruct(orders *os.File, s *spec.Spec, o Options, r runtimeOrder) error {
 	}
 	// If the guard is gone, what it has said tells more than this.
 	_, _ = orders.Write(wire.Append(nil, order{
-		Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Ports: portsOf(s), Links: linksOf(s), Stays: o.Stays, Overlay: s.Overlay, Runtime: r,
+		Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Ports: PortsOf(s), Links: linksOf(s), Stays: o.Stays, Overlay: s.Overlay, Runtime: r,
 	}))
 	return nil
 }
@@ -304,7 +302,7 @@ func (c *command) begin(s start) error {
 		fds[2].Fd = int32(s.interrupt)
 	}
 	for running, waiting := false, false; !running || c.streams.console && c.terminal == nil || s.gated && c.gate == nil || s.linked && !c.pinned || c.stays && (c.process == 0 || s.ported && c.ports == nil); {
-		if waiting && (!s.linked || c.pinned) && (s.spec == nil || portsOf(s.spec) == nil || c.ports != nil) {
+		if waiting && (!s.linked || c.pinned) && (s.spec == nil || PortsOf(s.spec) == nil || c.ports != nil) {
 			waiting = false
 			if err := send(int(c.status.Fd()), assignment{Walls: s.walls}, [3]*os.File{}); err != nil {
 				return err
@@ -382,8 +380,7 @@ func (c *command) readRefusal(size int) error {
 // hear takes in what the guard tells: the command's terminal, the gate's socket, or why
 // there is no sandbox.
 func (c *command) hear(t *native.Terminal) error {
-	const most = 16 // more than there are ports
-	text, rights := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4*most))
+	text, rights := make([]byte, 64<<10), make([]byte, PortsSpace)
 	n, rn, err := receive(c.control, text, rights)
 	switch {
 	case err != nil:
@@ -405,9 +402,7 @@ func (c *command) hear(t *native.Terminal) error {
 		return err
 	}
 	if roles, ok := strings.CutPrefix(string(text[:n]), saysPorts); ok {
-		for i, role := range strings.Fields(roles) {
-			c.ports = append(c.ports, native.Listener{Role: config.Role(role), File: os.NewFile(uintptr(fds[i]), role)})
-		}
+		c.ports = TakePorts(roles, fds)
 		return nil
 	}
 	f := os.NewFile(uintptr(fds[0]), string(text[:n]))
@@ -595,20 +590,6 @@ func (c *command) Listeners() []native.Listener {
 		return c.ports
 	}
 	return []native.Listener{{Role: config.RoleUnix, File: c.gate}}
-}
-
-// portsOf is what the ports to a Spec's gate are made by, or nil if there are none.
-func portsOf(s *spec.Spec) *spec.Spec {
-	if !s.NeedsGate() || gateSocket(s) != "" {
-		return nil
-	}
-	p := &spec.Spec{Expose: s.Expose, Inlet: s.Inlet}
-	if s.Gate != nil {
-		gate := *s.Gate
-		gate.Config = config.Config{} // which may hold secrets
-		p.Gate = &gate
-	}
-	return p
 }
 
 // groupName is the control group of a sandbox of this process, or "" if an ordinary

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/sandbox/landlock"
-	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/wire"
 )
@@ -177,31 +176,13 @@ func (g *keeper) launch() error {
 // openPorts makes the ports of the network gate, in the sandbox's network. The first process
 // waits until they are there.
 func (g *keeper) openPorts() error {
-	made := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		made <- g.openPortsHere()
-	}()
-	return <-made
-}
-
-func (g *keeper) openPortsHere() error {
-	if err := enter(g.pid, "net", unix.CLONE_NEWNET); err != nil {
-		return err
-	}
-	list, err := native.OpenGate(g.Ports)
+	list, err := OpenPorts(g.pid, g.Ports)
 	if err != nil {
 		return err
 	}
-	var roles []string
-	var fds []int
-	for _, l := range list {
-		roles, fds = append(roles, string(l.Role)), append(fds, int(l.File.Fd()))
-	}
-	g.say(saysPorts+strings.Join(roles, " "), unix.UnixRights(fds...))
-	for _, l := range list {
-		_ = l.File.Close()
-	}
+	roles, rights := HandPorts(list)
+	g.say(saysPorts+roles, rights)
+	closePorts(list)
 	return nil
 }
 

@@ -58,6 +58,44 @@ func Door(dir string) string { return filepath.Join(dir, sourceName, doorName) }
 // ListenAtDoor makes it.
 func ListenAtDoor(dir string) (int, error) { return listen(dir, doorName) }
 
+// leaveName is, among the sources, the socket by which the first process is told that it may
+// start the command.
+const leaveName = "leave"
+
+// Leave is where that is in a directory that was furnished.
+func Leave(dir string) string { return filepath.Join(dir, sourceName, leaveName) }
+
+// ListenForLeave makes it.
+func ListenForLeave(dir string) (int, error) { return listen(dir, leaveName) }
+
+// GiveLeave lets the first process go on, which has connected to the socket or will. Nobody
+// else is let in.
+func GiveLeave(socket int) error {
+	defer func() { _ = unix.Close(socket) }()
+	conn, _, err := unix.Accept4(socket, unix.SOCK_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("accept", err)
+	}
+	AnswerDoor(conn)
+	return nil
+}
+
+// AwaitLeave waits for that, by the socket as it is shown inside.
+func AwaitLeave(at string) error {
+	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer func() { _ = unix.Close(conn) }()
+	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: at}); err != nil {
+		return os.NewSyscallError("connect", err)
+	}
+	if n, _, err := receive(conn, make([]byte, 1), nil); err != nil || n == 0 {
+		return errors.New("nobody gave leave to start the command")
+	}
+	return nil
+}
+
 // WallsOf are the walls that a command under a runtime puts up around itself, or nil.
 func WallsOf(s *spec.Spec, runtime string) (*landlock.Walls, error) { return wallsOf(s, runtime) }
 

@@ -102,7 +102,7 @@ func (r *refusal) network() {
 	if r.bare && r.spec.Network == spec.NetworkGate && gateSocket(r.spec) != "" && !allowsUnix(r.spec) {
 		r.refuse("network.egress", "socket", "cannot tell the gate's socket from others; set \"allowAllUnixSockets\" if there are none in what is granted")
 	}
-	if r.name == Runc || r.name == Crun { // there the guard can enter the sandbox's network
+	if !r.second { // the guard can enter the sandbox's network
 		if len(r.spec.Expose) > 0 && gateSocket(r.spec) != "" {
 			r.refuse("network.exposePorts", "", "has no way in where the gate is only at a socket")
 		}

@@ -67,9 +67,7 @@ func (n *Nursery) Open(s *spec.Spec) (*native.Resident, error) {
 	if err != nil {
 		c.finish()
 		_ = c.gate.Close() // which may not be there
-		for _, l := range c.ports {
-			_ = l.File.Close()
-		}
+		closePorts(c.ports)
 		return nil, err
 	}
 	return r, nil
@@ -98,7 +96,7 @@ func (c *command) stay(n *Nursery, s *spec.Spec, r runtimeOrder, id Identity) (*
 	err = instruct(orders, s, o, r)
 	_ = orders.Close()
 	if err == nil {
-		err = c.begin(start{gated: gateSocket(s) != "", linked: linksOf(s) != nil, ported: portsOf(s) != nil})
+		err = c.begin(start{gated: gateSocket(s) != "", linked: linksOf(s) != nil, ported: PortsOf(s) != nil})
 	}
 	if err != nil {
 		return nil, err

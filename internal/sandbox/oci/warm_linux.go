@@ -78,7 +78,7 @@ func (n *Nursery) Raise(s *spec.Spec) (*Waiting, error) {
 	if err := e.Refuses(s); err != nil {
 		return nil, err
 	}
-	if portsOf(s) != nil {
+	if PortsOf(s) != nil {
 		return nil, errors.New("a sandbox with ports that lead to the network gate is built for its command")
 	}
 	return n.raise(e, s)

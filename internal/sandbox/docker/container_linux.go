@@ -81,10 +81,8 @@ func planFor(s *spec.Spec, dir, runtime, owner string, tty bool) (*plan, error) 
 		return nil, err
 	}
 	p.addMounts(s, bundle.Mounts)
-	for i := range sources {
-		for _, link := range sources[i].Pins {
-			p.mounts = append(p.mounts, expected{Path: link, Options: []string{"ro"}})
-		}
+	for _, link := range oci.LinksOf(s) {
+		p.mounts = append(p.mounts, expected{Path: link, Options: []string{"ro", "nosuid", "nodev"}})
 	}
 	p.add(filepath.Join(dir, "order"), orderPath, "ro", "nosuid", "nodev", "noexec")
 	p.add(filepath.Join(dir, "status"), statusPath, "rw", "nosuid", "nodev", "noexec")
@@ -109,7 +107,7 @@ func kindOf(runtime string) string {
 func hasDoor(s *spec.Spec, kind string) bool { return s.Broker != nil && oci.HasWalls(kind) }
 
 // waits says whether something has to be made in the container before the command starts.
-func waits(s *spec.Spec) bool { return oci.PortsOf(s) != nil }
+func waits(s *spec.Spec) bool { return oci.PortsOf(s) != nil || oci.LinksOf(s) != nil }
 
 func user() string {
 	return strconv.Itoa(int(identity.UID)) + ":" + strconv.Itoa(int(identity.GID))

@@ -249,22 +249,66 @@ func (g *keeper) start(ctx context.Context) error {
 		return fmt.Errorf("start the container: %w", err)
 	}
 	if g.leave > 0 {
-		return g.openPorts(ctx)
+		return g.arrange(ctx)
 	}
 	return nil
 }
 
-// openPorts makes the ports of the network gate in the container's network, hands them over
-// and lets the first process go on.
-func (g *keeper) openPorts(ctx context.Context) error {
-	seen, err := g.api.ContainerInspect(ctx, g.id, client.ContainerInspectOptions{})
+// arrange makes what has to be made in the container, and lets the first process go on.
+func (g *keeper) arrange(ctx context.Context) error {
+	pidfd, err := g.openFirst(ctx)
+	if err != nil || pidfd < 0 {
+		return err
+	}
+	defer func() { _ = unix.Close(pidfd) }()
+	if links := oci.LinksOf(&g.Spec); links != nil {
+		if err := oci.PinLinks(pidfd, links); err != nil {
+			return err
+		}
+	}
+	if ports := oci.PortsOf(&g.Spec); ports != nil {
+		if err := g.openPorts(pidfd, ports); err != nil {
+			return err
+		}
+	}
+	go func() { _ = oci.GiveLeave(g.leave) }() // it may have ended, and never ask
+	return nil
+}
+
+// openFirst returns a descriptor of the container's first process, or -1 if that has ended,
+// which then said why. The number may be another's by the time that it is used, so the
+// engine is asked again.
+func (g *keeper) openFirst(ctx context.Context) (int, error) {
+	number := func() (int, error) {
+		seen, err := g.api.ContainerInspect(ctx, g.id, client.ContainerInspectOptions{})
+		if err != nil {
+			return 0, fmt.Errorf("look at the container: %w", err)
+		}
+		if seen.Container.State == nil || !seen.Container.State.Running {
+			return 0, nil
+		}
+		return seen.Container.State.Pid, nil
+	}
+	pid, err := number()
+	if err != nil || pid <= 0 {
+		return -1, err
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return fmt.Errorf("look at the container: %w", err)
+		return -1, nil
 	}
-	if seen.Container.State == nil || seen.Container.State.Pid <= 0 {
-		return nil // it has ended, and said why
+	again, err := number()
+	if err != nil || again != pid {
+		_ = unix.Close(pidfd)
+		return -1, err
 	}
-	list, err := oci.OpenPorts(seen.Container.State.Pid, oci.PortsOf(&g.Spec))
+	return pidfd, nil
+}
+
+// openPorts makes the ports of the network gate in the network of the container's first
+// process, and hands them over.
+func (g *keeper) openPorts(pidfd int, ports *spec.Spec) error {
+	list, err := oci.OpenPorts(pidfd, ports)
 	if err != nil {
 		return err
 	}
@@ -273,7 +317,6 @@ func (g *keeper) openPorts(ctx context.Context) error {
 	for _, l := range list {
 		_ = l.File.Close()
 	}
-	go func() { _ = oci.GiveLeave(g.leave) }() // it may have ended, and never ask
 	return nil
 }
 

@@ -63,17 +63,17 @@ func first() int {
 const complaint = "the container is not as it was to be: "
 
 func (o *firstOrder) prepare() error {
+	if o.Leave != "" {
+		if err := oci.AwaitLeave(o.Leave); err != nil {
+			return err
+		}
+	}
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return err
 	}
 	if err := checkMounts(string(table), o.Mounts, o.Second); err != nil {
 		return err
-	}
-	if o.Leave != "" {
-		if err := oci.AwaitLeave(o.Leave); err != nil {
-			return err
-		}
 	}
 	unix.Umask(o.Umask)
 	if o.First.Stream < 0 {

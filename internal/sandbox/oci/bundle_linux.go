@@ -31,7 +31,7 @@ func NewBundle(s *spec.Spec, program, platform, group string, serial uint32) (*B
 	if e == nil {
 		return nil, errors.New("runtime " + s.Runtime + ": has no bundles")
 	}
-	if linksOf(s) != nil {
+	if LinksOf(s) != nil {
 		return nil, errors.New("a protected path is a symbolic link, which nobody keeps in a bundle of one's own")
 	}
 	b := &Bundle{runtime: e.order(s, program)}

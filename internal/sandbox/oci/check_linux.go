@@ -215,7 +215,7 @@ func (k *checker) granted(m *specs.Mount) *spec.Mount {
 }
 
 // nothingMissing: what protects and hides stands, and after what it stands in. Links are
-// no runtime's to mount; see pinLinks.
+// no runtime's to mount; see PinLinks.
 func (k *checker) nothingMissing() {
 	last := -1
 	for i := range k.spec.Mounts {

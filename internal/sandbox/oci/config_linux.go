@@ -268,8 +268,6 @@ type Source struct {
 	// their path inside, and Files those that are no directories. Parents come
 	// first.
 	Dirs, Files []string
-	// Pins are symbolic links in what it shows, by their path inside; see pinLinks.
-	Pins []string
 }
 
 // builder turns the mounts of a Spec into those of a bundle.
@@ -296,9 +294,7 @@ func (b *builder) mounts() {
 		case spec.Tmpfs:
 			b.private(m)
 		case spec.Bind:
-			if m.Link {
-				b.pin(m)
-			} else {
+			if !m.Link { // see PinLinks
 				b.bind(m)
 			}
 		case spec.Hide:
@@ -391,16 +387,6 @@ func executing(s *spec.Spec, m *spec.Mount) string {
 		return "noexec"
 	}
 	return "exec"
-}
-
-// pin has a link stay what it is, in the source that is the last to show it.
-func (b *builder) pin(m *spec.Mount) {
-	for i := len(b.sources) - 1; i >= 0; i-- {
-		if s := &b.sources[i]; s.Name != "" && spec.Covers(s.Mount.Target, m.Target) {
-			s.Pins = append(s.Pins, m.Target)
-			return
-		}
-	}
 }
 
 func isWritable(m *spec.Mount) bool {

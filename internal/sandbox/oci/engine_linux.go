@@ -157,7 +157,7 @@ func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
 	if err != nil {
 		return err
 	}
-	return c.begin(start{spec: s, walls: walls, terminal: o.Terminal, gated: gateSocket(s) != "", linked: linksOf(s) != nil, interrupt: o.Interrupt, asked: o.Broker()})
+	return c.begin(start{spec: s, walls: walls, terminal: o.Terminal, gated: gateSocket(s) != "", linked: LinksOf(s) != nil, interrupt: o.Interrupt, asked: o.Broker()})
 }
 
 // optionsOf are the options that do not depend on the command.
@@ -188,7 +188,7 @@ func instruct(orders *os.File, s *spec.Spec, o Options, r runtimeOrder) error {
 	}
 	// If the guard is gone, what it has said tells more than this.
 	_, _ = orders.Write(wire.Append(nil, order{
-		Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Ports: PortsOf(s), Links: linksOf(s), Stays: o.Stays, Overlay: s.Overlay, Runtime: r,
+		Config: text, Sources: sources, Console: o.Console, Gate: gateSocket(s) != "", Ports: PortsOf(s), Links: LinksOf(s), Stays: o.Stays, Overlay: s.Overlay, Runtime: r,
 	}))
 	return nil
 }

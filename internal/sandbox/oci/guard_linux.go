@@ -162,21 +162,36 @@ func (g *keeper) launch() error {
 	if err := g.start(terminal); err != nil {
 		return err
 	}
+	return g.arrange()
+}
+
+// arrange makes what only stands in the sandbox itself. The first process waits until it
+// does.
+func (g *keeper) arrange() error {
+	if len(g.Links) == 0 && g.Ports == nil {
+		return nil
+	}
+	pidfd, err := unix.PidfdOpen(g.pid, 0)
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	defer func() { _ = unix.Close(pidfd) }()
 	if len(g.Links) > 0 {
-		if err := g.pinLinks(); err != nil {
+		if err := PinLinks(pidfd, g.Links); err != nil {
 			return err
 		}
+		g.say(saysPinned, nil)
 	}
 	if g.Ports == nil {
 		return nil
 	}
-	return g.openPorts()
+	return g.openPorts(pidfd)
 }
 
-// openPorts makes the ports of the network gate, in the sandbox's network. The first process
-// waits until they are there.
-func (g *keeper) openPorts() error {
-	list, err := OpenPorts(g.pid, g.Ports)
+// openPorts makes the ports of the network gate, in the sandbox's network, and hands them
+// over.
+func (g *keeper) openPorts(pidfd int) error {
+	list, err := OpenPorts(pidfd, g.Ports)
 	if err != nil {
 		return err
 	}

@@ -35,15 +35,7 @@ func Furnish(dir string, sources []Source, id Identity) error {
 	if err != nil {
 		return err
 	}
-	if err := (&furnisher{dir: dir, id: id}).furnish(list); err != nil {
-		return err
-	}
-	for i := range sources {
-		if err := sources[i].pinShown(filepath.Join(dir, sourceName, sources[i].Name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return (&furnisher{dir: dir, id: id}).furnish(list)
 }
 
 // Listen makes the socket of the network gate among the sources of a bundle.

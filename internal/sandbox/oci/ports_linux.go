@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -26,15 +27,18 @@ func PortsOf(s *spec.Spec) *spec.Spec {
 	return p
 }
 
-// OpenPorts makes the ports of the network gate in the network of a process. See PortsOf.
-func OpenPorts(pid int, ports *spec.Spec) (list []native.Listener, err error) {
+// OpenPorts makes the ports of the network gate in the network of a process, of which it is
+// given a descriptor. See PortsOf.
+func OpenPorts(pidfd int, ports *spec.Spec) (list []native.Listener, err error) {
 	made := make(chan struct{})
 	go func() {
 		defer close(made)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if err = enter(pid, "net", unix.CLONE_NEWNET); err == nil {
-			list, err = native.OpenGate(ports)
+		if err = unix.Setns(pidfd, unix.CLONE_NEWNET); err != nil {
+			err = fmt.Errorf("enter the sandbox's network: %w", err)
+			return
 		}
+		list, err = native.OpenGate(ports)
 	}()
 	<-made
 	return list, err

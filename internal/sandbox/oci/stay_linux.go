@@ -96,7 +96,7 @@ func (c *command) stay(n *Nursery, s *spec.Spec, r runtimeOrder, id Identity) (*
 	err = instruct(orders, s, o, r)
 	_ = orders.Close()
 	if err == nil {
-		err = c.begin(start{gated: gateSocket(s) != "", linked: linksOf(s) != nil, ported: PortsOf(s) != nil})
+		err = c.begin(start{gated: gateSocket(s) != "", linked: LinksOf(s) != nil, ported: PortsOf(s) != nil})
 	}
 	if err != nil {
 		return nil, err

@@ -129,7 +129,7 @@ func (c *command) wait(s *spec.Spec, r runtimeOrder, id Identity) error {
 	if err != nil {
 		return err
 	}
-	return c.begin(start{gated: gateSocket(s) != "", linked: linksOf(s) != nil, waits: true})
+	return c.begin(start{gated: gateSocket(s) != "", linked: LinksOf(s) != nil, waits: true})
 }
 
 // Waiting is a sandbox that waits for a command.

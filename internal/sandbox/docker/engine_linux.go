@@ -81,8 +81,7 @@ type command struct {
 
 func (c *command) start(e *Engine, s *spec.Spec, o engine.Options) error {
 	order := order{Spec: *s, Runtime: e.runtime, Name: e.name, Account: o.Account || s.Limits.NeedGroup()}
-	order.Umask = unix.Umask(0o077)
-	unix.Umask(order.Umask)
+	order.Umask = oci.Umask()
 	streams := o.Streams
 	if t := o.Terminal; t != nil {
 		inside, err := c.openTerminal(t)
@@ -219,29 +218,17 @@ func (c *command) attend(order *order, from []byte, listener int, o engine.Optio
 // hear takes in what the guard says: a letter, and what belongs to it.
 func (c *command) hear() (said byte, rest []byte, rights []int, err error) {
 	text, control := make([]byte, 64<<10), make([]byte, oci.PortsSpace)
-	var n, rn int
-	for {
-		n, rn, _, _, err = unix.Recvmsg(c.control, text, control, unix.MSG_CMSG_CLOEXEC)
-		if err != unix.EINTR {
-			break
-		}
-	}
+	n, rn, err := oci.Receive(c.control, text, control)
 	if err != nil {
-		return 0, nil, nil, os.NewSyscallError("recvmsg", err)
+		return 0, nil, nil, err
 	}
 	if n == 0 {
 		return 0, nil, nil, errGuardGone
 	}
 	if rn > 0 {
-		messages, err := unix.ParseSocketControlMessage(control[:rn])
-		if err != nil {
-			return 0, nil, nil, err
-		}
-		if rights, err = unix.ParseUnixRights(&messages[0]); err != nil {
-			return 0, nil, nil, err
-		}
+		rights, err = oci.Descriptors(control[:rn])
 	}
-	return text[0], text[1:n], rights, nil
+	return text[0], text[1:n], rights, err
 }
 
 var errGuardGone = errors.New("the guard of the container ended before it was done")

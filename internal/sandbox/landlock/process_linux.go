@@ -147,10 +147,28 @@ func (p *Process) launch(program string, order []byte, a *Alone) (int, error) {
 // hear takes over the listener, and waits until the command runs or is known not
 // to.
 func (p *Process) hear(socket int, name string) error {
+	listen := func(fd int) error {
+		p.broker.Listen(fd, currentMask())
+		return nil
+	}
+	return hear(socket, name, hearing{listen: listen, serve: p.broker.Serve})
+}
+
+// hearing is what is done with what a child tells before it is the command.
+type hearing struct {
+	listen func(fd int) error // takes the listener of its filter
+	// walled says that it has none. Otherwise it must hand one over, after which serve, if
+	// not nil, answers its calls until it tells something more.
+	walled bool
+	serve  func(until int) error
+}
+
+// hear waits until a child is the command, or is known not to become it.
+func hear(socket int, name string, h hearing) error {
 	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
-	for listening := false; ; {
-		if listening {
-			if err := p.broker.Serve(socket); err != nil {
+	for {
+		if h.walled && h.serve != nil {
+			if err := h.serve(socket); err != nil {
 				return err
 			}
 		}
@@ -160,20 +178,21 @@ func (p *Process) hear(socket int, name string) error {
 			continue
 		case err != nil:
 			return os.NewSyscallError("recvmsg", err)
-		case n == 0 && listening:
-			return nil // the command has been executed, which closed the other end
+		case n == 0 && h.walled:
+			return nil // it has been executed, which closed the other end, or has ended
 		case n == 0:
 			return &native.LaunchError{Step: "start the child", Errno: unix.ECHILD, Wall: native.WallInit}
-		case buf[0] == tellListener:
-			fd, err := descriptorIn(oob[:control])
-			if err != nil {
-				return err
-			}
-			p.broker.Listen(fd, currentMask())
-			listening = true
-		default:
+		case buf[0] != tellListener:
 			return told(buf[:n], name)
 		}
+		fd, err := descriptorIn(oob[:control])
+		if err == nil {
+			err = h.listen(fd)
+		}
+		if err != nil {
+			return err
+		}
+		h.walled = true
 	}
 }
 

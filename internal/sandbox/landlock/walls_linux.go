@@ -1,7 +1,6 @@
 package landlock
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -107,33 +106,5 @@ func (in *Inner) Start(program string, streams [3]uintptr, attr *syscall.SysProc
 	}
 	_, _ = write.Write(o.encode()) // if the child has ended, that will be known
 	_ = write.Close()
-	return pid, in.hear(pair[0], listen)
-}
-
-// hear waits until the child is the command, or is known not to become it.
-func (in *Inner) hear(socket int, listen func(fd int) error) error {
-	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
-	for walled := len(in.Walls.Filter) == 0; ; {
-		n, control, _, _, err := unix.Recvmsg(socket, buf, oob, unix.MSG_CMSG_CLOEXEC)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return os.NewSyscallError("recvmsg", err)
-		case n == 0 && walled:
-			return nil // it has been executed, or has ended
-		case n == 0:
-			return &native.LaunchError{Step: "start the child", Errno: unix.ECHILD, Wall: native.WallInit}
-		case buf[0] != tellListener:
-			return told(buf[:n], in.Argv[0])
-		}
-		fd, err := descriptorIn(oob[:control])
-		if err == nil {
-			err = listen(fd)
-		}
-		if err != nil {
-			return err
-		}
-		walled = true
-	}
+	return pid, hear(pair[0], in.Argv[0], hearing{listen: listen, walled: len(in.Walls.Filter) == 0})
 }

@@ -139,7 +139,7 @@ func (c *command) start(s *spec.Spec, o engine.Options, r runtimeOrder) error {
 	}
 	c.terminal = c.streams.terminal
 	options := optionsOf(s, r.Name, IdentityOf(s.Identity, uint32(os.Getpid())))
-	options.Console, options.Stream, options.Cgroup, options.Umask = c.streams.console, c.streams.stream, c.group, uint32(currentUmask())
+	options.Console, options.Stream, options.Cgroup, options.Umask = c.streams.console, c.streams.stream, c.group, uint32(Umask())
 	if o.Terminal != nil && o.Terminal.Size != nil {
 		options.Size = [2]uint16{o.Terminal.Size.Row, o.Terminal.Size.Col}
 	}
@@ -167,13 +167,6 @@ func optionsOf(s *spec.Spec, runtime string, id Identity) Options {
 		o.Group = uint32(s.Identity.GID)
 	}
 	return o
-}
-
-// currentUmask returns the file mode mask, which can only be read by setting it.
-func currentUmask() int {
-	mask := unix.Umask(0o077)
-	unix.Umask(mask)
-	return mask
 }
 
 // instruct tells the guard what to do. A bundle that lacks a wall ends here.
@@ -354,7 +347,7 @@ func (c *command) heed(s *start) (uint64, error) {
 		return 0, c.readRefusal(int(what &^ toldRefused))
 	case what == toldListener && s.spec != nil && c.attendance == nil && len(came.fds) == 1:
 		var err error
-		c.attendance, err = Attend(s.spec, Sender{Ucred: came.sender}, came.fds[0], uint32(currentUmask()), s.asked)
+		c.attendance, err = Attend(s.spec, Sender{Ucred: came.sender}, came.fds[0], uint32(Umask()), s.asked)
 		return what, err
 	case what == toldStarted && s.lacksBroker(c.attendance):
 		return 0, errors.New("the command began without the filter that asks the broker")
@@ -370,7 +363,7 @@ func (s *start) lacksBroker(a *Attendance) bool {
 // readRefusal reads why a wall could not be put up.
 func (c *command) readRefusal(size int) error {
 	text := make([]byte, min(size, 4096)+toldSize)
-	n, _, err := receive(int(c.status.Fd()), text, nil)
+	n, _, err := Receive(int(c.status.Fd()), text, nil)
 	if err != nil {
 		return err
 	}
@@ -381,7 +374,7 @@ func (c *command) readRefusal(size int) error {
 // there is no sandbox.
 func (c *command) hear(t *native.Terminal) error {
 	text, rights := make([]byte, 64<<10), make([]byte, PortsSpace)
-	n, rn, err := receive(c.control, text, rights)
+	n, rn, err := Receive(c.control, text, rights)
 	switch {
 	case err != nil:
 		return err
@@ -393,11 +386,7 @@ func (c *command) hear(t *native.Terminal) error {
 	case rn == 0:
 		return errors.New(string(text[:n]))
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:rn])
-	if err != nil {
-		return err
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	fds, err := Descriptors(rights[:rn])
 	if err != nil {
 		return err
 	}
@@ -417,15 +406,6 @@ func (c *command) hear(t *native.Terminal) error {
 	}
 	c.terminal = f
 	return furnishTerminal(f, t)
-}
-
-func receive(fd int, text, rights []byte) (n, rn int, err error) {
-	for {
-		n, rn, _, _, err = unix.Recvmsg(fd, text, rights, unix.MSG_CMSG_CLOEXEC)
-		if err != unix.EINTR {
-			return n, rn, os.NewSyscallError("recvmsg", err)
-		}
-	}
 }
 
 // whyNot is what the guard has said. If that is nothing, the runtime did its part.
@@ -448,7 +428,7 @@ func (c *command) read() (what uint64, with along, ok bool) {
 	var buf [toldSize]byte
 	oob := make([]byte, unix.CmsgSpace(4)+unix.CmsgSpace(unix.SizeofUcred))
 	for at := 0; at < len(buf); {
-		n, rn, err := receive(int(c.status.Fd()), buf[at:], oob)
+		n, rn, err := Receive(int(c.status.Fd()), buf[at:], oob)
 		if err != nil || n == 0 {
 			return 0, with, false
 		}
@@ -494,7 +474,7 @@ func (c *command) Wait() native.State {
 func (c *command) readUsed() bool {
 	var text [usedWords * toldSize]byte
 	for at := 0; at < len(text); {
-		n, _, err := receive(int(c.status.Fd()), text[at:], nil)
+		n, _, err := Receive(int(c.status.Fd()), text[at:], nil)
 		if err != nil || n == 0 {
 			return false
 		}

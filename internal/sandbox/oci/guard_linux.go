@@ -366,11 +366,7 @@ func (g *keeper) receiveConsole(from net.Listener) error {
 	if err != nil {
 		return err
 	}
-	messages, err := unix.ParseSocketControlMessage(control[:n])
-	if err != nil || len(messages) != 1 {
-		return errors.New("the runtime sent no terminal")
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	fds, err := Descriptors(control[:n])
 	if err != nil || len(fds) != 1 {
 		return errors.New("the runtime sent no terminal")
 	}

@@ -82,7 +82,7 @@ func AwaitLeave(at string) error {
 	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: at}); err != nil {
 		return os.NewSyscallError("connect", err)
 	}
-	if n, _, err := receive(conn, make([]byte, 1), nil); err != nil || n == 0 {
+	if n, _, err := Receive(conn, make([]byte, 1), nil); err != nil || n == 0 {
 		return errors.New("nobody gave leave to start the command")
 	}
 	return nil
@@ -98,15 +98,11 @@ func ReceiveListener(conn int) (fd int, from *unix.Ucred, err error) {
 		return -1, nil, os.NewSyscallError("getsockopt", err)
 	}
 	rights := make([]byte, unix.CmsgSpace(4))
-	_, rn, err := receive(conn, make([]byte, 1), rights)
+	_, rn, err := Receive(conn, make([]byte, 1), rights)
 	if err != nil {
 		return -1, nil, err
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:rn])
-	if err != nil || len(messages) != 1 {
-		return -1, nil, errors.New("the first process sent no listener")
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	fds, err := Descriptors(rights[:rn])
 	if err != nil || len(fds) != 1 {
 		return -1, nil, errors.New("the first process sent no listener")
 	}
@@ -134,7 +130,7 @@ func sendThroughDoor(door string, fd int) error {
 	if err := unix.Sendmsg(conn, []byte{1}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL); err != nil {
 		return os.NewSyscallError("sendmsg", err)
 	}
-	if n, _, err := receive(conn, make([]byte, 1), nil); err != nil || n == 0 {
+	if n, _, err := Receive(conn, make([]byte, 1), nil); err != nil || n == 0 {
 		return errors.New("nobody attends to the listener")
 	}
 	return nil

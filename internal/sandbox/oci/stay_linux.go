@@ -82,7 +82,7 @@ func (c *command) stay(n *Nursery, s *spec.Spec, r runtimeOrder, id Identity) (*
 	defer null.Close()
 	c.streams.inner, c.streams.stream = [3]*os.File{null, null, null}, -1
 	o := optionsOf(s, s.Runtime, id)
-	o.Stream, o.Cgroup, o.Stays, o.Umask = -1, c.group, true, uint32(currentUmask())
+	o.Stream, o.Cgroup, o.Stays, o.Umask = -1, c.group, true, uint32(Umask())
 	var orders *os.File
 	spawned := make(chan struct{})
 	n.jobs <- func() {

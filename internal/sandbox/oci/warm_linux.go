@@ -216,7 +216,7 @@ func (c *command) assign(runtime string, s *spec.Spec, o engine.Options) error {
 	if err := c.streams.open(o); err != nil {
 		return err
 	}
-	a := assignment{Command: &assigned{Exec: s.Exec, Argv: s.Argv, Env: s.Env, Dir: s.Dir, Umask: currentUmask()}, Walls: walls}
+	a := assignment{Command: &assigned{Exec: s.Exec, Argv: s.Argv, Env: s.Env, Dir: s.Dir, Umask: Umask()}, Walls: walls}
 	err = send(int(c.status.Fd()), a, c.streams.inner)
 	c.streams.started()
 	if err != nil {
@@ -252,7 +252,7 @@ func (f *first) await() error {
 	tell(toldWaiting)
 	var size [toldSize]byte
 	rights := make([]byte, unix.CmsgSpace(4*3))
-	n, rn, err := receive(statusFD, size[:], rights)
+	n, rn, err := Receive(statusFD, size[:], rights)
 	if err != nil || n == 0 {
 		return io.EOF
 	}
@@ -285,11 +285,7 @@ func (f *first) await() error {
 
 // takeStreams puts what came with an assignment in the place of the streams.
 func takeStreams(rights []byte) error {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil || len(messages) != 1 {
-		return errors.New("no streams came")
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	fds, err := Descriptors(rights)
 	if err != nil || len(fds) != statusFD {
 		return errors.New("other than three streams came")
 	}

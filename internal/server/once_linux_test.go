@@ -42,12 +42,24 @@ const (
 type frailConfig struct {
 	Config
 	Fatal fatal
+	Armed string // see frail
 }
 
-// frail is a store that nothing is ever written to.
-type frail struct{ store.Store }
+// frail is a store that nothing is ever written to, or nothing any more once there is a
+// file.
+type frail struct {
+	store.Store
+	armed string // path of the file, or empty
+}
 
-func (frail) Commit(context.Context, ...store.Change) error { return die() }
+func (f frail) Commit(ctx context.Context, changes ...store.Change) error {
+	if f.armed != "" {
+		if _, err := os.Stat(f.armed); err != nil {
+			return f.Store.Commit(ctx, changes...)
+		}
+	}
+	return die()
+}
 
 // frailExecs never tells what a command wrote.
 type frailExecs struct{ *Server }
@@ -79,9 +91,9 @@ func serveFrail(text string) error {
 	c.Store = db
 	switch c.Fatal {
 	case fatalAnswer:
-		answers = frail{db}
+		answers = frail{db, c.Armed}
 	case fatalObject:
-		c.Store = frail{db}
+		c.Store = frail{db, c.Armed}
 	}
 	s, err := Open(ctx, c.Config)
 	if err != nil {
@@ -109,12 +121,21 @@ func serveFrail(text string) error {
 		os.Exit(1)
 	}()
 	fmt.Println("ready")
+	if c.Pool > 0 {
+		go func() {
+			for s.spareCount() == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			fmt.Println("spare")
+		}()
+	}
 	return t.Serve(ctx, time.Minute, l)
 }
 
 // wired is a client of a server in a process of its own.
 type wired struct {
 	cmd       *exec.Cmd
+	said      *bufio.Reader // what it says of itself
 	sandboxes baileyv1connect.SandboxServiceClient
 	execs     baileyv1connect.ExecServiceClient
 	sessions  baileyv1connect.SessionServiceClient
@@ -124,8 +145,14 @@ type wired struct {
 
 func startFrail(t *testing.T, c Config, f fatal) *wired {
 	t.Helper()
+	return startFrailArmed(t, c, f, "")
+}
+
+// startFrailArmed starts one that is frail once there is a file.
+func startFrailArmed(t *testing.T, c Config, f fatal, armed string) *wired {
+	t.Helper()
 	c.Store, c.Log = nil, nil
-	text, err := json.Marshal(frailConfig{c, f})
+	text, err := json.Marshal(frailConfig{c, f, armed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +169,8 @@ func startFrail(t *testing.T, c Config, f fatal) *wired {
 	if err := w.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
+	w.said = bufio.NewReader(out)
+	w.hears(t, "ready")
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", c.Dir+"/socket")
 	}}}
@@ -154,6 +180,14 @@ func startFrail(t *testing.T, c Config, f fatal) *wired {
 	w.codebases = baileyv1connect.NewCodebaseServiceClient(client, "http://localhost")
 	w.files = baileyv1connect.NewFileServiceClient(client, "http://localhost")
 	return w
+}
+
+// hears waits until the server says something.
+func (w *wired) hears(t *testing.T, want string) {
+	t.Helper()
+	if line, err := w.said.ReadString('\n'); line != want+"\n" {
+		t.Fatalf("%q, %v, want %q", line, err, want)
+	}
 }
 
 // keyed is a context of requests with an idempotency key.

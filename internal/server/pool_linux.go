@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,6 +33,8 @@ const (
 	poolWindow = time.Minute
 	// poolBurst is the time in which as many may be asked for again as were before.
 	poolBurst = 5 * time.Second
+	// poolLook is how often it is looked whether the machine has memory for spares.
+	poolLook = 5 * time.Second
 	// poolPause is how long who has got a sandbox has the machine for itself before the
 	// next one is made.
 	poolPause = 20 * time.Millisecond
@@ -52,6 +53,7 @@ type pool struct {
 	stocks map[string]*stock
 	making int // spares that are being made
 	closed bool
+	looker *time.Timer // runs while spares wait
 }
 
 // stock has the spares of one kind. The pool's mutex guards it.
@@ -214,7 +216,7 @@ func (p *pool) fill(st *stock) {
 
 // wants says whether another spare of a kind is to be made.
 func (p *pool) wants(st *stock) bool {
-	return !p.closed && p.stocks[st.key] == st && len(st.ready) < st.wanted(time.Now()) && hasMuchMemory() && p.hasRoom(st)
+	return !p.closed && p.stocks[st.key] == st && len(st.ready) < st.wanted(time.Now()) && p.hasMuchMemory() && p.hasRoom(st)
 }
 
 // hasRoom says whether the pool may have one more of a kind. A spare of the kind that was
@@ -241,13 +243,36 @@ func (p *pool) hasRoom(st *stock) bool {
 func (st *stock) last() time.Time { return st.asked[len(st.asked)-1] }
 
 // hasMuchMemory says whether the machine has memory for what nobody has asked for.
-func hasMuchMemory() bool {
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return false
+func (p *pool) hasMuchMemory() bool {
+	free, known := p.server.memory()
+	return known && free > 2*reserveMemory
+}
+
+// lookAgain has it looked after the machine's memory. The pool's mutex is held.
+func (p *pool) lookAgain() {
+	switch {
+	case p.looker == nil:
+		p.looker = time.AfterFunc(poolLook, p.look)
+	default:
+		p.looker.Reset(poolLook)
 	}
-	free, ok := available(string(data))
-	return ok && free > 2*reserveMemory
+}
+
+// look ends the spares if others need what they take, and looks again later while there
+// are some.
+func (p *pool) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.waiting() == 0 {
+		return
+	}
+	if !p.hasMuchMemory() {
+		for _, st := range p.stocks { // what is asked for again is known still
+			p.discardAll(st)
+		}
+		return
+	}
+	p.lookAgain()
 }
 
 // make makes spares until there are enough. What cannot be made is made, or refused, when
@@ -267,6 +292,7 @@ func (p *pool) make(st *stock) {
 		default:
 			st.ready = append(st.ready, made)
 			p.waits.Set(float64(p.waiting()))
+			p.lookAgain()
 		}
 		if err != nil || !p.wants(st) {
 			p.mu.Unlock()
@@ -337,10 +363,15 @@ func (p *pool) expire(st *stock) {
 	}
 }
 
-// remove ends the spares of a kind. The pool's mutex is held.
+// remove forgets a kind, and ends its spares. The pool's mutex is held.
 func (p *pool) remove(st *stock) {
 	st.timer.Stop()
 	delete(p.stocks, st.key)
+	p.discardAll(st)
+}
+
+// discardAll ends the spares of a kind. The pool's mutex is held.
+func (p *pool) discardAll(st *stock) {
 	for _, s := range st.ready {
 		p.discard(s)
 	}
@@ -377,6 +408,9 @@ func (p *pool) close() {
 		close(p.ended)
 	}
 	p.closed = true
+	if p.looker != nil {
+		p.looker.Stop()
+	}
 	p.mu.Unlock()
 	p.drain()
 	p.work.Wait()

@@ -1,9 +1,13 @@
 package server
 
 import (
+	"os"
 	"runtime"
+	"slices"
+	"sync/atomic"
 	"testing"
 
+	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -28,6 +32,13 @@ func (s *site) waiting() map[string]int {
 		}
 	}
 	return pids
+}
+
+// spareCount is how many wait.
+func (s *Server) spareCount() int {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	return s.pool.waiting()
 }
 
 // isSpare creates a sandbox and says whether it was a spare.
@@ -116,5 +127,151 @@ func TestNothingIsLeftOfSpares(t *testing.T) {
 		if !ids[f.Name] {
 			t.Errorf("files of %s are left", f.Name)
 		}
+	}
+}
+
+// withMemory is a server with a pool on a machine that has as much memory left as somebody
+// says.
+func withMemory(t *testing.T, free func() int64) *site {
+	t.Helper()
+	return newSite(t, func(c *Config) {
+		withPool(c)
+		c.Memory = func() (int64, bool) { return free(), true }
+	})
+}
+
+func TestSparesMakeRoomWhereMemoryIsShort(t *testing.T) {
+	var free atomic.Int64
+	free.Store(8 << 30)
+	s := withMemory(t, free.Load)
+	s.create(&baileyv1.CreateSandboxRequest{})
+	s.create(&baileyv1.CreateSandboxRequest{})
+	if len(s.spares()) == 0 {
+		t.Fatal("there are no spares")
+	}
+	s.pool.look()
+	if len(s.spares()) == 0 {
+		t.Error("spares ended where there is memory")
+	}
+	free.Store(2*reserveMemory - 1)
+	s.pool.look()
+	if got := s.spares(); len(got) != 0 {
+		t.Errorf("%v wait where memory is short", got)
+	}
+	for range 2 {
+		if _, was := s.isSpare(&baileyv1.CreateSandboxRequest{}); was {
+			t.Error("a spare was made where memory is short")
+		}
+	}
+	free.Store(reserveMemory - 1)
+	_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{})
+	wantReason(t, err, connect.CodeResourceExhausted, "memory_exhausted")
+	free.Store(8 << 30)
+	s.create(&baileyv1.CreateSandboxRequest{}) // what was asked for before is forgotten
+	s.create(&baileyv1.CreateSandboxRequest{})
+	if _, was := s.isSpare(&baileyv1.CreateSandboxRequest{}); !was {
+		t.Error("no spare was made once there was memory again")
+	}
+}
+
+func TestSparesEndBeforeASandboxIsRefused(t *testing.T) {
+	var s *site
+	var short atomic.Bool
+	s = withMemory(t, func() int64 {
+		if short.Load() && s.spareCount() > 0 {
+			return reserveMemory - 1
+		}
+		return 8 << 30
+	})
+	s.create(&baileyv1.CreateSandboxRequest{})
+	s.create(&baileyv1.CreateSandboxRequest{})
+	before := s.spares()
+	if len(before) == 0 {
+		t.Fatal("there are no spares")
+	}
+	short.Store(true)
+	id := s.create(&baileyv1.CreateSandboxRequest{Env: map[string]string{"ANOTHER": "kind"}})
+	s.says(id, "echo here", "here\n")
+	s.pool.work.Wait()
+	state, err := s.remote.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range state.Boxes {
+		if before[b.Name] != 0 {
+			t.Errorf("the spare %s still stands", b.Name)
+		}
+	}
+}
+
+// A sandbox of the pool has a name before a request has one for it. Even so a request that
+// is sent again after the end of the server gets one sandbox, and nothing is left of another.
+func TestKeyedSandboxOfThePoolIsMadeOnce(t *testing.T) {
+	for _, f := range []fatal{fatalAnswer, fatalObject} {
+		t.Run(string(f), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, withPool)
+			s.stop()
+			armed := s.config.Dir + "/armed"
+			w := startFrailArmed(t, s.config, f, armed)
+			create := func(w *wired, key string) (*baileyv1.Sandbox, error) {
+				return w.sandboxes.CreateSandbox(keyed(key), &baileyv1.CreateSandboxRequest{})
+			}
+			var want []string
+			for _, key := range []string{"a", "b"} {
+				sb, err := create(w, key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, sb.GetId())
+			}
+			w.hears(t, "spare")
+			if err := os.WriteFile(armed, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := create(w, "c"); connect.CodeOf(err) != connect.CodeUnavailable {
+				t.Errorf("from a server that died: %v", err)
+				_ = w.cmd.Process.Kill()
+			}
+			_ = w.cmd.Wait() // it was killed
+			w = startFrail(t, s.config, nothing)
+			for range 2 {
+				sb, err := create(w, "c")
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, sb.GetId())
+			}
+			_ = w.cmd.Process.Kill()
+			_ = w.cmd.Wait()
+			s.start()
+			slices.Sort(want)
+			s.hasOnly(slices.Compact(want), 3)
+		})
+	}
+}
+
+// hasOnly says whether there are these sandboxes, so many, and nothing of others.
+func (s *site) hasOnly(ids []string, n int) {
+	s.t.Helper()
+	list, err := s.store.List(ann, store.Query{Kind: store.Sandboxes})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	state, err := s.remote.State()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var records, boxes []string
+	for _, r := range list.Records {
+		records = append(records, r.ID)
+	}
+	for _, b := range state.Boxes {
+		boxes = append(boxes, b.Name)
+	}
+	slices.Sort(records)
+	slices.Sort(boxes)
+	if len(ids) != n || !slices.Equal(records, ids) || !slices.Equal(boxes, ids) {
+		s.t.Errorf("answered were %v, there are records of %v, and %v stand; want %d", ids, records, boxes, n)
 	}
 }

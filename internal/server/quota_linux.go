@@ -39,9 +39,9 @@ const (
 // admit says whether so many sandboxes may be made for an owner, before anything
 // is, and counts them until release is called.
 func (s *Server) admit(ctx context.Context, owner string, n int) (release func(), err error) {
-	if room(s.count(), n) != nil {
+	if s.room(n) != nil {
 		s.pool.drain()
-		if err := room(s.count(), n); err != nil {
+		if err := s.room(n); err != nil {
 			return nil, err
 		}
 	}
@@ -84,19 +84,29 @@ func exhausted(what string, err error, remedy string) error {
 }
 
 // room says whether the machine has what so many more sandboxes need.
-func room(have, n int) error {
+func (s *Server) room(n int) error {
+	have := s.count()
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err == nil && uint64((have+n)*perSandbox+reserveFiles) > lim.Cur {
 		return exhausted("descriptors", fmt.Errorf("%d sandboxes need more open files than the limit of %d", have+n, lim.Cur), "raise it: LimitNOFILE= in the unit, or ulimit -n, and start the server again")
 	}
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return nil // nothing is known, and nothing refused for it
-	}
-	if free, ok := available(string(data)); ok && free < reserveMemory {
+	// Where nothing is known, nothing is refused for it.
+	if free, known := s.memory(); known && free < reserveMemory {
 		return exhausted("memory", fmt.Errorf("the machine has only %d MB of memory left", free>>20), "destroy sandboxes that are not needed")
 	}
 	return nil
+}
+
+// memory is what the machine has left.
+func (s *Server) memory() (bytes int64, known bool) {
+	if s.config.Memory != nil {
+		return s.config.Memory()
+	}
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	return available(string(data))
 }
 
 // available reads how much memory is left:

@@ -34,6 +34,9 @@ type Config struct {
 	Quota Quota
 	// Pool is how many sandboxes may be made before they are asked for; 0 is none.
 	Pool int
+	// Memory says how much memory the machine has left, if that is known; nil is as the
+	// kernel says.
+	Memory func() (bytes int64, known bool) `json:"-"`
 	// Log gets what nobody asked for; nil for nothing.
 	Log *slog.Logger `json:"-"`
 }

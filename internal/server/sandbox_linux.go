@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -102,12 +103,18 @@ func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Option
 		}
 	}
 	s.announce(k)
-	d, err := files(delta.Options{Name: id, Target: workspaceDir})
+	err := traced(ctx, "files", id, trace.SpanKindInternal, func() error {
+		d, err := files(delta.Options{Name: id, Target: workspaceDir})
+		if err != nil {
+			return err
+		}
+		k.over = overlaid(d)
+		d.Close() // the server alone uses it, and knows who does
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	k.over = overlaid(d)
-	d.Close() // the server alone uses it, and knows who does
 	if err := s.bringUp(ctx, k, !k.request.GetCreateOnly()); err != nil {
 		return errors.Join(err, s.removeFiles(id))
 	}
@@ -167,7 +174,7 @@ func (s *Server) bringUp(ctx context.Context, k *kept, start bool) error {
 		return s.enroll(ctx, k, nil)
 	}
 	s.renew(sb.GetId())
-	standing, err := s.raise(k)
+	standing, err := s.raise(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -226,8 +233,13 @@ func overlaid(d *delta.Delta) *spec.Overlay {
 }
 
 // raise has the keeper make the sandbox.
-func (s *Server) raise(k *kept) (st keeper.Standing, err error) {
-	sp, err := s.compiled(k)
+func (s *Server) raise(ctx context.Context, k *kept) (st keeper.Standing, err error) {
+	id := k.sandbox.GetId()
+	var sp *spec.Spec
+	err = traced(ctx, "compile", id, trace.SpanKindInternal, func() (err error) {
+		sp, err = s.compiled(k)
+		return err
+	})
 	if err != nil {
 		return st, err
 	}
@@ -235,7 +247,11 @@ func (s *Server) raise(k *kept) (st keeper.Standing, err error) {
 	if err != nil {
 		return st, err
 	}
-	if st, err = remote.Open(k.sandbox.GetId(), sp, 0); err != nil {
+	err = traced(ctx, "keeper open", id, trace.SpanKindClient, func() (err error) {
+		st, err = remote.Open(id, sp, 0)
+		return err
+	})
+	if err != nil {
 		return st, explain(err)
 	}
 	k.sandbox.Runtime = runtimeOf(sp)

@@ -26,6 +26,18 @@ func tracer(ctx context.Context) trace.Tracer {
 	return span.TracerProvider().Tracer(instrumentation)
 }
 
+// traced does a part of what a request wants for a sandbox, in a span of its own.
+func traced(ctx context.Context, name, sandbox string, kind trace.SpanKind, part func() error) error {
+	_, span := tracer(ctx).Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attribute.String("bailey.sandbox.id", sandbox)))
+	defer span.End()
+	err := part()
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, name)
+	}
+	return err
+}
+
 // traceStart begins the span of a command, below one of the keeper's part, which
 // is returned and ends when the command runs. The command is told its own, as
 // programs that trace themselves expect it, unless it was told another.

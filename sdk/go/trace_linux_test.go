@@ -84,6 +84,7 @@ func (c *collector) chains(trace, client string) map[string]*tracepb.Span {
 const (
 	execChain    = "bailey.v1.ExecService/RunExec > keeper start > exec"
 	sessionChain = "bailey.v1.SessionService/RunSession > exec"
+	createChain  = "bailey.v1.SandboxService/CreateSandbox"
 )
 
 func TestOneTraceGoesFromTheClientToTheCommand(t *testing.T) {
@@ -104,7 +105,7 @@ func TestOneTraceGoesFromTheClientToTheCommand(t *testing.T) {
 	}
 	trace, id := span.SpanContext().TraceID().String(), span.SpanContext().SpanID().String()
 	chains := c.chains(trace, id)
-	for _, want := range []string{execChain, sessionChain, "bailey.v1.SandboxService/CreateSandbox"} {
+	for _, want := range []string{execChain, sessionChain, createChain, createChain + " > files", createChain + " > compile", createChain + " > keeper open"} {
 		if chains[want] == nil {
 			t.Errorf("there is no %s in %v", want, chains)
 		}

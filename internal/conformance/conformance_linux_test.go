@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if status, is := Role(); is {
 		os.Exit(status)
 	}
+	if address := os.Getenv(servedBy); address != "" {
+		os.Exit(serve(address, os.Args[1:]))
+	}
 	os.Exit(m.Run())
 }
 

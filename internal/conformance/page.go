@@ -39,13 +39,21 @@ does not agree with it. Each probe that must fail has a control, with the same r
 Where a limit can be held is the machine's doing too: see [limits](limits.md).
 
 ` + "```sh\ngo test ./internal/conformance -update   # as each of the two\n```\n"
+	servedHead = `
+## Over the API
+
+Sandboxes of the [server](server.md) that stand behind ` + "`native`, `bwrap`, `runc`, `crun` and `gvisor`" + ` are tried by the same suite: the project becomes a codebase, a
+command is executed in a sandbox on it, and what became of the workspace is looked at. What the tables say of a command is seen of them, too, but for what
+follows. A part of it is tried in every run of the tests, behind ` + "`native`, and all of it with `scripts/test --long`" + `.
+
+`
 	notHere = "not here"
 )
 
 // Page is the document: a section for each kind of user.
 func Page(users []string, runtimes, properties []string, seen map[string]Seen) string {
 	var b strings.Builder
-	b.WriteString(pageHead)
+	b.WriteString(pageHead + servedPart())
 	for _, user := range users {
 		b.WriteString("\n## As " + user + "\n\n| property | " + strings.Join(runtimes, " | ") + " |\n|---" + strings.Repeat("|---", len(runtimes)) + "|\n")
 		for _, property := range properties {
@@ -59,6 +67,24 @@ func Page(users []string, runtimes, properties []string, seen map[string]Seen) s
 			}
 			b.WriteString(" |\n")
 		}
+	}
+	return b.String()
+}
+
+// servedPart says where sandboxes of the server's differ.
+func servedPart() string {
+	var b strings.Builder
+	b.WriteString(servedHead)
+	for _, e := range ServedExceptions() {
+		outcome := e.Outcome
+		if outcome == "" {
+			outcome = "not tried"
+		}
+		b.WriteString("- " + e.Property)
+		if e.Runtimes != nil {
+			b.WriteString(", with " + strings.Join(e.Runtimes, " and "))
+		}
+		b.WriteString(": **" + string(outcome) + "**, because " + e.Why + ".\n")
 	}
 	return b.String()
 }

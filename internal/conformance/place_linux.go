@@ -27,6 +27,9 @@ type Place struct {
 	program string // this one, in the project; see Role
 }
 
+// programName is what this program is called in the project.
+const programName = "probe"
+
 const secret = "what nobody inside may know"
 
 func newPlace(t testing.TB, r Runtime) *Place {
@@ -40,7 +43,7 @@ func newPlace(t testing.TB, r Runtime) *Place {
 	root, err := filepath.EvalSymlinks(dir)
 	p := &Place{TB: t, runtime: r, home: root + "/home", project: root + "/home/project", outside: root + "/outside"}
 	p.must(err)
-	p.program = p.project + "/probe"
+	p.program = p.project + "/" + programName
 	for path, text := range map[string]string{
 		p.outside + "/file":                    secret,
 		p.home + "/.ssh/id_ed25519":            secret,

@@ -57,7 +57,9 @@ var shortly = []string{
 }
 
 func TestSandboxesOfAServerHoldWhatTheCommandDoes(t *testing.T) {
-	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("git"))
+	// The program that is sent to the server again and again is too large with the race
+	// detector, which has nothing to see there.
+	testenv.Requires(t, testenv.NoRace, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("git"))
 	address := startServer(t)
 	self, err := os.Executable()
 	if err != nil {

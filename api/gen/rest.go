@@ -21,6 +21,7 @@ type binding struct {
 // cannot say; package transport has the same paths.
 var streams = map[protoreflect.Name]binding{
 	"WatchEvents":   {http.MethodGet, "/v1/sandboxes/{sandbox_id}/events", "", true},
+	"WatchFiles":    {http.MethodGet, "/v1/sandboxes/{sandbox_id}/files:watch", "", true},
 	"AttachExec":    {http.MethodGet, "/v1/sandboxes/{sandbox_id}/execs/{exec_id}/output", "", true},
 	"StreamExec":    {http.MethodPost, "/v1/sandboxes/{sandbox_id}/execs:stream", "*", true},
 	"StreamSession": {http.MethodPost, "/v1/sandboxes/{sandbox_id}/sessions/{session_id}:stream", "*", true},

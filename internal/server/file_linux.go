@@ -451,7 +451,7 @@ func writeFile(dir *os.File, name string, mode uint32, parents bool, write func(
 	case mode == 0:
 		mode = 0o644
 	}
-	temporary := newID(".bailey")
+	temporary := newID(temporaryName)
 	fd, err := unix.Openat(int(p.Fd()), temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fileError(name, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 
@@ -60,6 +61,50 @@ func (s *Sandbox) WriteFile(ctx context.Context, path string, content io.Reader)
 		}
 	}
 	return stream.CloseAndReceive()
+}
+
+// WatchFiles tells what changes in a directory of the workspace, from now on, and
+// with recursive in those below it, until the directory or the sandbox has gone.
+// FILE_CHANGE_KIND_LOST says that one has to look again; it comes first, and after a
+// lost connection, which is taken up again.
+func (s *Sandbox) WatchFiles(ctx context.Context, path string, recursive bool) iter.Seq2[*baileyv1.FileChange, error] {
+	return func(yield func(*baileyv1.FileChange, error) bool) {
+		r := &baileyv1.WatchFilesRequest{SandboxId: s.ID(), Path: path, Recursive: recursive}
+		for attempt := 1; ; attempt++ {
+			progress, done, err := s.watchOnce(ctx, r, yield)
+			if done {
+				return
+			}
+			if progress {
+				attempt = 1
+			}
+			if retryable(err) && attempt < attempts {
+				err = pause(ctx, attempt)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// watchOnce reads one stream to its end. It is done when there is nothing to watch any
+// more or nobody wants to.
+func (s *Sandbox) watchOnce(ctx context.Context, r *baileyv1.WatchFilesRequest, yield func(*baileyv1.FileChange, error) bool) (progress, done bool, err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end() // a stream that is closed is read to its end, and this one may have none
+	stream, err := s.client.Files.WatchFiles(ctx, r)
+	if err != nil {
+		return false, false, err
+	}
+	for stream.Receive() {
+		progress = true
+		if !yield(stream.Msg(), nil) {
+			return true, true, nil
+		}
+	}
+	return progress, stream.Err() == nil, stream.Err()
 }
 
 // sendPieces reads to the end. That the server wants no more is no error: its

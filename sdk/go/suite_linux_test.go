@@ -42,6 +42,7 @@ type step struct {
 	NewPath       string            `json:"newPath"`
 	ContentBase64 []byte            `json:"contentBase64"`
 	Recursive     bool              `json:"recursive"`
+	Until         string            `json:"until"`
 	Session       string            `json:"session"`
 	Process       string            `json:"process"`
 	OpenStdin     bool              `json:"openStdin"`
@@ -303,6 +304,23 @@ var steps = map[string]func(*play, context.Context, *step) (result, error){
 			paths = append(paths, f.GetPath())
 		}
 		return result{"paths": paths}, err
+	},
+	"watchFiles": func(p *play, ctx context.Context, s *step) (result, error) {
+		for c, err := range p.WatchFiles(ctx, s.Path, s.Recursive) {
+			if err != nil {
+				return nil, err
+			}
+			if c.GetKind() == baileyv1.FileChangeKind_FILE_CHANGE_KIND_LOST {
+				if _, err := p.Run(ctx, s.command()); err != nil {
+					return nil, err
+				}
+			}
+			if c.GetPath() == s.Until {
+				kind := strings.ToLower(strings.TrimPrefix(c.GetKind().String(), "FILE_CHANGE_KIND_"))
+				return result{"kind": kind, "directory": c.GetDirectory()}, nil
+			}
+		}
+		return result{}, nil
 	},
 	"makeDirectory": func(p *play, ctx context.Context, s *step) (result, error) { return file(p.MakeDirectory(ctx, s.Path)) },
 	"moveFile": func(p *play, ctx context.Context, s *step) (result, error) {

@@ -86,6 +86,71 @@ func (FileType) EnumDescriptor() ([]byte, []int) {
 	return file_bailey_v1_file_proto_rawDescGZIP(), []int{0}
 }
 
+// FileChangeKind is what has happened to a path.
+type FileChangeKind int32
+
+const (
+	// FILE_CHANGE_KIND_UNSPECIFIED is none.
+	FileChangeKind_FILE_CHANGE_KIND_UNSPECIFIED FileChangeKind = 0
+	// FILE_CHANGE_KIND_MADE is a name that leads to something new: it was made,
+	// moved there, or put in the place of something else.
+	FileChangeKind_FILE_CHANGE_KIND_MADE FileChangeKind = 1
+	// FILE_CHANGE_KIND_CHANGED is a file with other content, or something with other
+	// attributes.
+	FileChangeKind_FILE_CHANGE_KIND_CHANGED FileChangeKind = 2
+	// FILE_CHANGE_KIND_REMOVED is a name that has gone, also to another place.
+	FileChangeKind_FILE_CHANGE_KIND_REMOVED FileChangeKind = 3
+	// FILE_CHANGE_KIND_LOST means that something may have happened at the path and
+	// below that was not told: look again. It comes at the beginning, when there was
+	// too much to tell, and when the sandbox was started, stopped or rolled back.
+	FileChangeKind_FILE_CHANGE_KIND_LOST FileChangeKind = 4
+)
+
+// Enum value maps for FileChangeKind.
+var (
+	FileChangeKind_name = map[int32]string{
+		0: "FILE_CHANGE_KIND_UNSPECIFIED",
+		1: "FILE_CHANGE_KIND_MADE",
+		2: "FILE_CHANGE_KIND_CHANGED",
+		3: "FILE_CHANGE_KIND_REMOVED",
+		4: "FILE_CHANGE_KIND_LOST",
+	}
+	FileChangeKind_value = map[string]int32{
+		"FILE_CHANGE_KIND_UNSPECIFIED": 0,
+		"FILE_CHANGE_KIND_MADE":        1,
+		"FILE_CHANGE_KIND_CHANGED":     2,
+		"FILE_CHANGE_KIND_REMOVED":     3,
+		"FILE_CHANGE_KIND_LOST":        4,
+	}
+)
+
+func (x FileChangeKind) Enum() *FileChangeKind {
+	p := new(FileChangeKind)
+	*p = x
+	return p
+}
+
+func (x FileChangeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FileChangeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_bailey_v1_file_proto_enumTypes[1].Descriptor()
+}
+
+func (FileChangeKind) Type() protoreflect.EnumType {
+	return &file_bailey_v1_file_proto_enumTypes[1]
+}
+
+func (x FileChangeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FileChangeKind.Descriptor instead.
+func (FileChangeKind) EnumDescriptor() ([]byte, []int) {
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{1}
+}
+
 // FileInfo is what is known of a path.
 type FileInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1263,6 +1328,154 @@ func (x *DownloadArchiveRequest) GetPath() string {
 	return ""
 }
 
+// WatchFilesRequest names a directory to watch.
+type WatchFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// sandbox_id is the sandbox's.
+	SandboxId string `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// path of the directory; empty is the whole workspace.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// raw_path is used instead of path where that is not UTF-8.
+	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// recursive watches what is below as well, in at most 20,000 directories. Links
+	// are not followed.
+	Recursive     bool `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFilesRequest) Reset() {
+	*x = WatchFilesRequest{}
+	mi := &file_bailey_v1_file_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFilesRequest) ProtoMessage() {}
+
+func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bailey_v1_file_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
+func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *WatchFilesRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *WatchFilesRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+// FileChange is one change. Several of one file shortly after another may be told
+// as one.
+type FileChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// kind is what has happened.
+	Kind FileChangeKind `protobuf:"varint,1,opt,name=kind,proto3,enum=bailey.v1.FileChangeKind" json:"kind,omitempty"`
+	// path relative to the tree.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// raw_path is set where the path is not UTF-8.
+	RawPath []byte `protobuf:"bytes,3,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// directory says that it is, or was, one.
+	Directory     bool `protobuf:"varint,4,opt,name=directory,proto3" json:"directory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileChange) Reset() {
+	*x = FileChange{}
+	mi := &file_bailey_v1_file_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileChange) ProtoMessage() {}
+
+func (x *FileChange) ProtoReflect() protoreflect.Message {
+	mi := &file_bailey_v1_file_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
+func (*FileChange) Descriptor() ([]byte, []int) {
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *FileChange) GetKind() FileChangeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return FileChangeKind_FILE_CHANGE_KIND_UNSPECIFIED
+}
+
+func (x *FileChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileChange) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *FileChange) GetDirectory() bool {
+	if x != nil {
+		return x.Directory
+	}
+	return false
+}
+
 var File_bailey_v1_file_proto protoreflect.FileDescriptor
 
 const file_bailey_v1_file_proto_rawDesc = "" +
@@ -1378,13 +1591,31 @@ const file_bailey_v1_file_proto_rawDesc = "" +
 	"\x16DownloadArchiveRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path*~\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\x7f\n" +
+	"\x11WatchFilesRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x1c\n" +
+	"\trecursive\x18\x04 \x01(\bR\trecursive\"\x88\x01\n" +
+	"\n" +
+	"FileChange\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.bailey.v1.FileChangeKindR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x03 \x01(\fR\arawPath\x12\x1c\n" +
+	"\tdirectory\x18\x04 \x01(\bR\tdirectory*~\n" +
 	"\bFileType\x12\x19\n" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eFILE_TYPE_FILE\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\xc5\r\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x04*\xa4\x01\n" +
+	"\x0eFileChangeKind\x12 \n" +
+	"\x1cFILE_CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15FILE_CHANGE_KIND_MADE\x10\x01\x12\x1c\n" +
+	"\x18FILE_CHANGE_KIND_CHANGED\x10\x02\x12\x1c\n" +
+	"\x18FILE_CHANGE_KIND_REMOVED\x10\x03\x12\x19\n" +
+	"\x15FILE_CHANGE_KIND_LOST\x10\x042\x8c\x0e\n" +
 	"\vFileService\x12\x94\x01\n" +
 	"\bStatFile\x12\x1a.bailey.v1.StatFileRequest\x1a\x13.bailey.v1.FileInfo\"W\x82\xd3\xe4\x93\x02QZ(\x12&/v1/codebases/{codebase_id}/files:stat\x12%/v1/sandboxes/{sandbox_id}/files:stat\x12\x95\x01\n" +
 	"\tListFiles\x12\x1b.bailey.v1.ListFilesRequest\x1a\x1c.bailey.v1.ListFilesResponse\"M\x82\xd3\xe4\x93\x02GZ#\x12!/v1/codebases/{codebase_id}/files\x12 /v1/sandboxes/{sandbox_id}/files\x12\x9c\x01\n" +
@@ -1398,7 +1629,9 @@ const file_bailey_v1_file_proto_rawDesc = "" +
 	"RemoveFile\x12\x1c.bailey.v1.RemoveFileRequest\x1a\x16.google.protobuf.Empty\"M\x82\xd3\xe4\x93\x02GZ#*!/v1/codebases/{codebase_id}/files* /v1/sandboxes/{sandbox_id}/files\x12\x9a\x01\n" +
 	"\bMoveFile\x12\x1a.bailey.v1.MoveFileRequest\x1a\x13.bailey.v1.FileInfo\"]\x82\xd3\xe4\x93\x02W:\x01*Z+:\x01*\"&/v1/codebases/{codebase_id}/files:move\"%/v1/sandboxes/{sandbox_id}/files:move\x12\x8f\x01\n" +
 	"\rUploadArchive\x12\x1f.bailey.v1.UploadArchiveRequest\x1a .bailey.v1.UploadArchiveResponse\"9\x82\xd3\xe4\x93\x023:\aarchive\x1a(/v1/sandboxes/{sandbox_id}/files:archive(\x01\x12~\n" +
-	"\x0fDownloadArchive\x12!.bailey.v1.DownloadArchiveRequest\x1a\x14.google.api.HttpBody\"0\x82\xd3\xe4\x93\x02*\x12(/v1/sandboxes/{sandbox_id}/files:archive0\x01B9Z7github.com/bailey-sandbox/bailey/api/bailey/v1;baileyv1b\x06proto3"
+	"\x0fDownloadArchive\x12!.bailey.v1.DownloadArchiveRequest\x1a\x14.google.api.HttpBody\"0\x82\xd3\xe4\x93\x02*\x12(/v1/sandboxes/{sandbox_id}/files:archive0\x01\x12E\n" +
+	"\n" +
+	"WatchFiles\x12\x1c.bailey.v1.WatchFilesRequest\x1a\x15.bailey.v1.FileChange\"\x000\x01B9Z7github.com/bailey-sandbox/bailey/api/bailey/v1;baileyv1b\x06proto3"
 
 var (
 	file_bailey_v1_file_proto_rawDescOnce sync.Once
@@ -1412,62 +1645,68 @@ func file_bailey_v1_file_proto_rawDescGZIP() []byte {
 	return file_bailey_v1_file_proto_rawDescData
 }
 
-var file_bailey_v1_file_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_bailey_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_bailey_v1_file_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_bailey_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_bailey_v1_file_proto_goTypes = []any{
 	(FileType)(0),                  // 0: bailey.v1.FileType
-	(*FileInfo)(nil),               // 1: bailey.v1.FileInfo
-	(*StatFileRequest)(nil),        // 2: bailey.v1.StatFileRequest
-	(*ListFilesRequest)(nil),       // 3: bailey.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),      // 4: bailey.v1.ListFilesResponse
-	(*ReadFileRequest)(nil),        // 5: bailey.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),       // 6: bailey.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),       // 7: bailey.v1.WriteFileRequest
-	(*DownloadFileRequest)(nil),    // 8: bailey.v1.DownloadFileRequest
-	(*UploadFileRequest)(nil),      // 9: bailey.v1.UploadFileRequest
-	(*MakeDirectoryRequest)(nil),   // 10: bailey.v1.MakeDirectoryRequest
-	(*RemoveFileRequest)(nil),      // 11: bailey.v1.RemoveFileRequest
-	(*MoveFileRequest)(nil),        // 12: bailey.v1.MoveFileRequest
-	(*UploadArchiveRequest)(nil),   // 13: bailey.v1.UploadArchiveRequest
-	(*UploadArchiveResponse)(nil),  // 14: bailey.v1.UploadArchiveResponse
-	(*DownloadArchiveRequest)(nil), // 15: bailey.v1.DownloadArchiveRequest
-	(*timestamppb.Timestamp)(nil),  // 16: google.protobuf.Timestamp
-	(*httpbody.HttpBody)(nil),      // 17: google.api.HttpBody
-	(*emptypb.Empty)(nil),          // 18: google.protobuf.Empty
+	(FileChangeKind)(0),            // 1: bailey.v1.FileChangeKind
+	(*FileInfo)(nil),               // 2: bailey.v1.FileInfo
+	(*StatFileRequest)(nil),        // 3: bailey.v1.StatFileRequest
+	(*ListFilesRequest)(nil),       // 4: bailey.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),      // 5: bailey.v1.ListFilesResponse
+	(*ReadFileRequest)(nil),        // 6: bailey.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),       // 7: bailey.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),       // 8: bailey.v1.WriteFileRequest
+	(*DownloadFileRequest)(nil),    // 9: bailey.v1.DownloadFileRequest
+	(*UploadFileRequest)(nil),      // 10: bailey.v1.UploadFileRequest
+	(*MakeDirectoryRequest)(nil),   // 11: bailey.v1.MakeDirectoryRequest
+	(*RemoveFileRequest)(nil),      // 12: bailey.v1.RemoveFileRequest
+	(*MoveFileRequest)(nil),        // 13: bailey.v1.MoveFileRequest
+	(*UploadArchiveRequest)(nil),   // 14: bailey.v1.UploadArchiveRequest
+	(*UploadArchiveResponse)(nil),  // 15: bailey.v1.UploadArchiveResponse
+	(*DownloadArchiveRequest)(nil), // 16: bailey.v1.DownloadArchiveRequest
+	(*WatchFilesRequest)(nil),      // 17: bailey.v1.WatchFilesRequest
+	(*FileChange)(nil),             // 18: bailey.v1.FileChange
+	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
+	(*httpbody.HttpBody)(nil),      // 20: google.api.HttpBody
+	(*emptypb.Empty)(nil),          // 21: google.protobuf.Empty
 }
 var file_bailey_v1_file_proto_depIdxs = []int32{
 	0,  // 0: bailey.v1.FileInfo.type:type_name -> bailey.v1.FileType
-	16, // 1: bailey.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
-	1,  // 2: bailey.v1.ListFilesResponse.files:type_name -> bailey.v1.FileInfo
-	17, // 3: bailey.v1.UploadFileRequest.content:type_name -> google.api.HttpBody
-	17, // 4: bailey.v1.UploadArchiveRequest.archive:type_name -> google.api.HttpBody
-	2,  // 5: bailey.v1.FileService.StatFile:input_type -> bailey.v1.StatFileRequest
-	3,  // 6: bailey.v1.FileService.ListFiles:input_type -> bailey.v1.ListFilesRequest
-	5,  // 7: bailey.v1.FileService.ReadFile:input_type -> bailey.v1.ReadFileRequest
-	7,  // 8: bailey.v1.FileService.WriteFile:input_type -> bailey.v1.WriteFileRequest
-	8,  // 9: bailey.v1.FileService.DownloadFile:input_type -> bailey.v1.DownloadFileRequest
-	9,  // 10: bailey.v1.FileService.UploadFile:input_type -> bailey.v1.UploadFileRequest
-	10, // 11: bailey.v1.FileService.MakeDirectory:input_type -> bailey.v1.MakeDirectoryRequest
-	11, // 12: bailey.v1.FileService.RemoveFile:input_type -> bailey.v1.RemoveFileRequest
-	12, // 13: bailey.v1.FileService.MoveFile:input_type -> bailey.v1.MoveFileRequest
-	13, // 14: bailey.v1.FileService.UploadArchive:input_type -> bailey.v1.UploadArchiveRequest
-	15, // 15: bailey.v1.FileService.DownloadArchive:input_type -> bailey.v1.DownloadArchiveRequest
-	1,  // 16: bailey.v1.FileService.StatFile:output_type -> bailey.v1.FileInfo
-	4,  // 17: bailey.v1.FileService.ListFiles:output_type -> bailey.v1.ListFilesResponse
-	6,  // 18: bailey.v1.FileService.ReadFile:output_type -> bailey.v1.ReadFileResponse
-	1,  // 19: bailey.v1.FileService.WriteFile:output_type -> bailey.v1.FileInfo
-	17, // 20: bailey.v1.FileService.DownloadFile:output_type -> google.api.HttpBody
-	1,  // 21: bailey.v1.FileService.UploadFile:output_type -> bailey.v1.FileInfo
-	1,  // 22: bailey.v1.FileService.MakeDirectory:output_type -> bailey.v1.FileInfo
-	18, // 23: bailey.v1.FileService.RemoveFile:output_type -> google.protobuf.Empty
-	1,  // 24: bailey.v1.FileService.MoveFile:output_type -> bailey.v1.FileInfo
-	14, // 25: bailey.v1.FileService.UploadArchive:output_type -> bailey.v1.UploadArchiveResponse
-	17, // 26: bailey.v1.FileService.DownloadArchive:output_type -> google.api.HttpBody
-	16, // [16:27] is the sub-list for method output_type
-	5,  // [5:16] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	19, // 1: bailey.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
+	2,  // 2: bailey.v1.ListFilesResponse.files:type_name -> bailey.v1.FileInfo
+	20, // 3: bailey.v1.UploadFileRequest.content:type_name -> google.api.HttpBody
+	20, // 4: bailey.v1.UploadArchiveRequest.archive:type_name -> google.api.HttpBody
+	1,  // 5: bailey.v1.FileChange.kind:type_name -> bailey.v1.FileChangeKind
+	3,  // 6: bailey.v1.FileService.StatFile:input_type -> bailey.v1.StatFileRequest
+	4,  // 7: bailey.v1.FileService.ListFiles:input_type -> bailey.v1.ListFilesRequest
+	6,  // 8: bailey.v1.FileService.ReadFile:input_type -> bailey.v1.ReadFileRequest
+	8,  // 9: bailey.v1.FileService.WriteFile:input_type -> bailey.v1.WriteFileRequest
+	9,  // 10: bailey.v1.FileService.DownloadFile:input_type -> bailey.v1.DownloadFileRequest
+	10, // 11: bailey.v1.FileService.UploadFile:input_type -> bailey.v1.UploadFileRequest
+	11, // 12: bailey.v1.FileService.MakeDirectory:input_type -> bailey.v1.MakeDirectoryRequest
+	12, // 13: bailey.v1.FileService.RemoveFile:input_type -> bailey.v1.RemoveFileRequest
+	13, // 14: bailey.v1.FileService.MoveFile:input_type -> bailey.v1.MoveFileRequest
+	14, // 15: bailey.v1.FileService.UploadArchive:input_type -> bailey.v1.UploadArchiveRequest
+	16, // 16: bailey.v1.FileService.DownloadArchive:input_type -> bailey.v1.DownloadArchiveRequest
+	17, // 17: bailey.v1.FileService.WatchFiles:input_type -> bailey.v1.WatchFilesRequest
+	2,  // 18: bailey.v1.FileService.StatFile:output_type -> bailey.v1.FileInfo
+	5,  // 19: bailey.v1.FileService.ListFiles:output_type -> bailey.v1.ListFilesResponse
+	7,  // 20: bailey.v1.FileService.ReadFile:output_type -> bailey.v1.ReadFileResponse
+	2,  // 21: bailey.v1.FileService.WriteFile:output_type -> bailey.v1.FileInfo
+	20, // 22: bailey.v1.FileService.DownloadFile:output_type -> google.api.HttpBody
+	2,  // 23: bailey.v1.FileService.UploadFile:output_type -> bailey.v1.FileInfo
+	2,  // 24: bailey.v1.FileService.MakeDirectory:output_type -> bailey.v1.FileInfo
+	21, // 25: bailey.v1.FileService.RemoveFile:output_type -> google.protobuf.Empty
+	2,  // 26: bailey.v1.FileService.MoveFile:output_type -> bailey.v1.FileInfo
+	15, // 27: bailey.v1.FileService.UploadArchive:output_type -> bailey.v1.UploadArchiveResponse
+	20, // 28: bailey.v1.FileService.DownloadArchive:output_type -> google.api.HttpBody
+	18, // 29: bailey.v1.FileService.WatchFiles:output_type -> bailey.v1.FileChange
+	18, // [18:30] is the sub-list for method output_type
+	6,  // [6:18] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_bailey_v1_file_proto_init() }
@@ -1480,8 +1719,8 @@ func file_bailey_v1_file_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bailey_v1_file_proto_rawDesc), len(file_bailey_v1_file_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   15,
+			NumEnums:      2,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -84,6 +84,7 @@ var methods = map[string]method{
 	rpc.FileServiceMoveFileProcedure:        {caller.Write, replay[baileyv1.FileInfo]},
 	rpc.FileServiceUploadArchiveProcedure:   {scope: caller.Write},
 	rpc.FileServiceDownloadArchiveProcedure: {scope: caller.Read},
+	rpc.FileServiceWatchFilesProcedure:      {scope: caller.Read},
 }
 
 func replay[T any, P interface {

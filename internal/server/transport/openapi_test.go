@@ -45,6 +45,7 @@ func restMethods(t *testing.T) []string {
 	t.Helper()
 	all := []string{
 		"GET /v1/sandboxes/{sandbox_id}/events WatchEvents",
+		"GET /v1/sandboxes/{sandbox_id}/files:watch WatchFiles",
 		"GET /v1/sandboxes/{sandbox_id}/execs/{exec_id}/output AttachExec",
 		"POST /v1/sandboxes/{sandbox_id}/execs:stream StreamExec",
 		"POST /v1/sandboxes/{sandbox_id}/sessions/{session_id}:stream StreamSession",

@@ -26,6 +26,7 @@ import (
 func (t *Transport) handleStreams(mux *http.ServeMux, rest http.Handler) {
 	add := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, t.authenticated(h)) }
 	add("GET /v1/sandboxes/{sandbox_id}/events", streamed[baileyv1.WatchEventsRequest, baileyv1.Event](t, baileyv1connect.SandboxServiceWatchEventsProcedure))
+	add("GET /v1/sandboxes/{sandbox_id}/files:watch", streamed[baileyv1.WatchFilesRequest, baileyv1.FileChange](t, baileyv1connect.FileServiceWatchFilesProcedure))
 	add("GET /v1/sandboxes/{sandbox_id}/execs/{exec_id}/output", streamed[baileyv1.AttachExecRequest, baileyv1.ExecOutput](t, baileyv1connect.ExecServiceAttachExecProcedure))
 	add("POST /v1/sandboxes/{sandbox_id}/execs:stream", streamed[baileyv1.StreamExecRequest, baileyv1.ExecOutput](t, baileyv1connect.ExecServiceStreamExecProcedure))
 	session := streamed[baileyv1.StreamSessionRequest, baileyv1.ExecOutput](t, baileyv1connect.SessionServiceStreamSessionProcedure)

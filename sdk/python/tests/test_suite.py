@@ -80,6 +80,18 @@ class Scenario:
     def do_listFiles(self, s: Dict[str, Any]) -> Dict[str, Any]:
         return {"paths": [f.path for f in self.sandbox.list_files(s["path"], recursive=s.get("recursive", False))]}
 
+    def do_watchFiles(self, s: Dict[str, Any]) -> Dict[str, Any]:
+        changes = self.sandbox.watch_files(s["path"], recursive=s.get("recursive", False))
+        try:
+            for change in changes:
+                if change.kind == "lost":
+                    self.sandbox.run(s["command"], check=True)
+                if change.path == s["until"]:
+                    return {"kind": change.kind, "directory": change.directory}
+            return {}
+        finally:
+            changes.close()
+
     def do_makeDirectory(self, s: Dict[str, Any]) -> Dict[str, Any]:
         return _file(self.sandbox.make_directory(s["path"]))
 

@@ -1,6 +1,6 @@
 /** The client: everything that a server does, by the names of its API. */
 import type { AgentOptions } from "node:https";
-import type { Change, Codebase, Event, ExposedPort, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, Snapshot, Stats } from "./models.js";
+import type { Change, Codebase, Event, ExposedPort, FileChange, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, Snapshot, Stats } from "./models.js";
 import { ExecResult } from "./models.js";
 import { type Body, type Json, type Traceparent } from "./wire.js";
 /**
@@ -199,6 +199,14 @@ export declare class SandboxClient {
         recursive?: boolean;
     }): Promise<void>;
     moveFile(tree: Tree, path: string, newPath: string): Promise<FileInfo>;
+    /**
+     * What changes in a directory of a sandbox, from now on. The first is `lost`, which says that one has to look;
+     * it comes again after a lost connection, which is taken up again.
+     */
+    watchFiles(sandboxId: string, path?: string, options?: {
+        recursive?: boolean;
+        signal?: AbortSignal;
+    }): AsyncGenerator<FileChange>;
     /** Puts a local directory into a sandbox; returns how many files there were. */
     uploadDirectory(sandboxId: string, directory: string, path?: string): Promise<number>;
 }

@@ -269,6 +269,14 @@ export class SandboxClient {
     async moveFile(tree, path, newPath) {
         return models.fileInfo(await this.#wire.call("FileService/MoveFile", { ...tree, path, newPath }));
     }
+    /**
+     * What changes in a directory of a sandbox, from now on. The first is `lost`, which says that one has to look;
+     * it comes again after a lost connection, which is taken up again.
+     */
+    async *watchFiles(sandboxId, path = "", options = {}) {
+        const request = { sandboxId, path, recursive: options.recursive };
+        yield* persistent(() => this.#wire.stream("FileService/WatchFiles", request, options.signal), models.fileChange);
+    }
     /** Puts a local directory into a sandbox; returns how many files there were. */
     async uploadDirectory(sandboxId, directory, path = "") {
         const answer = await this.#wire.send("PUT", `/v1/sandboxes/${encodeURIComponent(sandboxId)}/files:archive`, { path }, pack(directory), "application/x-tar");

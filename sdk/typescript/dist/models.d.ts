@@ -101,6 +101,14 @@ export interface Event {
     sandboxId: string;
     detail: Json;
 }
+/** One change of a file. `lost` says that something may have happened at the path and below: look again. */
+export interface FileChange {
+    kind: "made" | "changed" | "removed" | "lost";
+    path: string;
+    directory: boolean;
+    /** The name as bytes, which need not be text. */
+    rawPath: Buffer;
+}
 /** What a command did. */
 export declare class ExecResult {
     readonly execId: string;
@@ -143,6 +151,7 @@ export declare const codebase: (m: Json) => Codebase;
 export declare const sandboxInfo: (m: Json) => SandboxInfo;
 export declare const exposedPort: (m: Json) => ExposedPort;
 export declare const fileInfo: (m: Json) => FileInfo;
+export declare const fileChange: (m: Json) => FileChange;
 export declare const snapshot: (m: Json) => Snapshot;
 export declare const change: (m: Json) => Change;
 export declare const stats: (m: Json) => Stats;

@@ -91,6 +91,10 @@ export const fileInfo = (m) => ({
     mode: Number(m["mode"] ?? 0), modifyTime: m["modifyTime"] ?? "", linkTarget: m["linkTarget"] ?? "",
     rawPath: m["rawPath"] ? Buffer.from(m["rawPath"], "base64") : Buffer.from(m["path"] ?? ""),
 });
+export const fileChange = (m) => ({
+    kind: word(m["kind"], "FILE_CHANGE_KIND_"), path: m["path"] ?? "", directory: m["directory"] ?? false,
+    rawPath: m["rawPath"] ? Buffer.from(m["rawPath"], "base64") : Buffer.from(m["path"] ?? ""),
+});
 export const snapshot = (m) => ({
     id: m["id"] ?? "", name: m["name"] ?? "", sandboxId: m["sandboxId"] ?? "", sizeBytes: Number(m["sizeBytes"] ?? 0),
 });

@@ -1,6 +1,6 @@
 /** Sandboxes, as a program wants to use them. */
 import { SandboxClient, type Command, type CreateOptions, type ExecOptions, type StartOptions, type UpdateOptions } from "./client.js";
-import type { Change, Event, ExposedPort, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats } from "./models.js";
+import type { Change, Event, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats } from "./models.js";
 import { ExecResult } from "./models.js";
 import type { Body } from "./wire.js";
 /** How to make a sandbox, and with which client. */
@@ -79,6 +79,11 @@ export declare class Sandbox implements AsyncDisposable {
         recursive?: boolean;
     }): Promise<void>;
     moveFile(path: string, newPath: string): Promise<FileInfo>;
+    /** What changes in a directory, from now on. The first is `lost`: look, and then nothing is missed. */
+    watchFiles(path?: string, options?: {
+        recursive?: boolean;
+        signal?: AbortSignal;
+    }): AsyncGenerator<FileChange>;
     /** Puts a local directory into the workspace. */
     upload(directory: string, path?: string): Promise<number>;
     /** Keeps the files as they are now. */

@@ -150,6 +150,10 @@ export class Sandbox {
     moveFile(path, newPath) {
         return this.client.moveFile({ sandboxId: this.id }, path, newPath);
     }
+    /** What changes in a directory, from now on. The first is `lost`: look, and then nothing is missed. */
+    watchFiles(path = "", options) {
+        return this.client.watchFiles(this.id, path, options);
+    }
     /** Puts a local directory into the workspace. */
     upload(directory, path = "") {
         return this.client.uploadDirectory(this.id, directory, path);

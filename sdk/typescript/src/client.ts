@@ -5,7 +5,7 @@ import type { AgentOptions } from "node:https";
 import * as embedded from "./embedded.js";
 import { BaileyError } from "./errors.js";
 import * as models from "./models.js";
-import type { Change, Codebase, Event, ExposedPort, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, Snapshot, Stats } from "./models.js";
+import type { Change, Codebase, Event, ExposedPort, FileChange, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, Snapshot, Stats } from "./models.js";
 import { ExecResult } from "./models.js";
 import { pack } from "./tar.js";
 import { Wire, pause, type Body, type Json, type Traceparent } from "./wire.js";
@@ -396,6 +396,15 @@ export class SandboxClient {
 
   async moveFile(tree: Tree, path: string, newPath: string): Promise<FileInfo> {
     return models.fileInfo(await this.#wire.call("FileService/MoveFile", { ...tree, path, newPath }));
+  }
+
+  /**
+   * What changes in a directory of a sandbox, from now on. The first is `lost`, which says that one has to look;
+   * it comes again after a lost connection, which is taken up again.
+   */
+  async *watchFiles(sandboxId: string, path = "", options: { recursive?: boolean; signal?: AbortSignal } = {}): AsyncGenerator<FileChange> {
+    const request = { sandboxId, path, recursive: options.recursive };
+    yield* persistent(() => this.#wire.stream("FileService/WatchFiles", request, options.signal), models.fileChange);
   }
 
   /** Puts a local directory into a sandbox; returns how many files there were. */

@@ -116,6 +116,15 @@ export interface Event {
   detail: Json;
 }
 
+/** One change of a file. `lost` says that something may have happened at the path and below: look again. */
+export interface FileChange {
+  kind: "made" | "changed" | "removed" | "lost";
+  path: string;
+  directory: boolean;
+  /** The name as bytes, which need not be text. */
+  rawPath: Buffer;
+}
+
 /** What a command did. */
 export class ExecResult {
   readonly execId: string;
@@ -214,6 +223,11 @@ export const exposedPort = (m: Json): ExposedPort => ({ port: Number(m["port"] ?
 export const fileInfo = (m: Json): FileInfo => ({
   path: m["path"] ?? "", type: word(m["type"], "FILE_TYPE_") as FileInfo["type"], size: Number(m["sizeBytes"] ?? 0),
   mode: Number(m["mode"] ?? 0), modifyTime: m["modifyTime"] ?? "", linkTarget: m["linkTarget"] ?? "",
+  rawPath: m["rawPath"] ? Buffer.from(m["rawPath"], "base64") : Buffer.from(m["path"] ?? ""),
+});
+
+export const fileChange = (m: Json): FileChange => ({
+  kind: word(m["kind"], "FILE_CHANGE_KIND_") as FileChange["kind"], path: m["path"] ?? "", directory: m["directory"] ?? false,
   rawPath: m["rawPath"] ? Buffer.from(m["rawPath"], "base64") : Buffer.from(m["path"] ?? ""),
 });
 

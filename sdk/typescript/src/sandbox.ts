@@ -3,7 +3,7 @@
 import { basename, resolve } from "node:path";
 
 import { SandboxClient, type Command, type CreateOptions, type ExecOptions, type StartOptions, type UpdateOptions } from "./client.js";
-import type { Change, Event, ExposedPort, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats } from "./models.js";
+import type { Change, Event, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats } from "./models.js";
 import { ExecResult } from "./models.js";
 import type { Body } from "./wire.js";
 
@@ -188,6 +188,11 @@ export class Sandbox implements AsyncDisposable {
 
   moveFile(path: string, newPath: string): Promise<FileInfo> {
     return this.client.moveFile({ sandboxId: this.id }, path, newPath);
+  }
+
+  /** What changes in a directory, from now on. The first is `lost`: look, and then nothing is missed. */
+  watchFiles(path = "", options?: { recursive?: boolean; signal?: AbortSignal }): AsyncGenerator<FileChange> {
+    return this.client.watchFiles(this.id, path, options);
   }
 
   /** Puts a local directory into the workspace. */

@@ -35,6 +35,13 @@ const steps = {
   localFile: async (p, s) => content(await readFile(join(p.dir, s.path))),
   statFile: async (p, s) => file(await p.sandbox.statFile(s.path)),
   listFiles: async (p, s) => ({ paths: (await p.sandbox.listFiles(s.path, { recursive: s.recursive })).map((f) => f.path) }),
+  watchFiles: async (p, s) => {
+    for await (const c of p.sandbox.watchFiles(s.path, { recursive: s.recursive })) {
+      if (c.kind === "lost") await p.sandbox.run(s.command, { check: true });
+      if (c.path === s.until) return { kind: c.kind, directory: c.directory };
+    }
+    return {};
+  },
   makeDirectory: async (p, s) => file(await p.sandbox.makeDirectory(s.path)),
   moveFile: async (p, s) => file(await p.sandbox.moveFile(s.path, s.newPath)),
   removeFile: (p, s) => p.sandbox.removeFile(s.path, { recursive: s.recursive }),

@@ -61,6 +61,8 @@ const (
 	// FileServiceDownloadArchiveProcedure is the fully-qualified name of the FileService's
 	// DownloadArchive RPC.
 	FileServiceDownloadArchiveProcedure = "/bailey.v1.FileService/DownloadArchive"
+	// FileServiceWatchFilesProcedure is the fully-qualified name of the FileService's WatchFiles RPC.
+	FileServiceWatchFilesProcedure = "/bailey.v1.FileService/WatchFiles"
 )
 
 // FileServiceClient is a client for the bailey.v1.FileService service.
@@ -91,6 +93,13 @@ type FileServiceClient interface {
 	UploadArchive(context.Context) (*connect.ClientStreamForClientSimple[v1.UploadArchiveRequest, v1.UploadArchiveResponse], error)
 	// DownloadArchive packs a directory of the workspace into a tar archive.
 	DownloadArchive(context.Context, *v1.DownloadArchiveRequest) (*connect.ServerStreamForClient[httpbody.HttpBody], error)
+	// WatchFiles streams what changes in a directory of the workspace, from now on,
+	// whether the sandbox runs or not, until the directory or the sandbox has gone.
+	// The first message is FILE_CHANGE_KIND_LOST: what is seen then, and what is told
+	// afterwards, is everything.
+	// With REST it is GET /v1/sandboxes/{sandbox_id}/files:watch, one JSON object a
+	// line, or server-sent events if the client accepts those.
+	WatchFiles(context.Context, *v1.WatchFilesRequest) (*connect.ServerStreamForClient[v1.FileChange], error)
 }
 
 // NewFileServiceClient constructs a client for the bailey.v1.FileService service. By default, it
@@ -170,6 +179,12 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(fileServiceMethods.ByName("DownloadArchive")),
 			connect.WithClientOptions(opts...),
 		),
+		watchFiles: connect.NewClient[v1.WatchFilesRequest, v1.FileChange](
+			httpClient,
+			baseURL+FileServiceWatchFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("WatchFiles")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -186,6 +201,7 @@ type fileServiceClient struct {
 	moveFile        *connect.Client[v1.MoveFileRequest, v1.FileInfo]
 	uploadArchive   *connect.Client[v1.UploadArchiveRequest, v1.UploadArchiveResponse]
 	downloadArchive *connect.Client[v1.DownloadArchiveRequest, httpbody.HttpBody]
+	watchFiles      *connect.Client[v1.WatchFilesRequest, v1.FileChange]
 }
 
 // StatFile calls bailey.v1.FileService.StatFile.
@@ -271,6 +287,11 @@ func (c *fileServiceClient) DownloadArchive(ctx context.Context, req *v1.Downloa
 	return c.downloadArchive.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// WatchFiles calls bailey.v1.FileService.WatchFiles.
+func (c *fileServiceClient) WatchFiles(ctx context.Context, req *v1.WatchFilesRequest) (*connect.ServerStreamForClient[v1.FileChange], error) {
+	return c.watchFiles.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // FileServiceHandler is an implementation of the bailey.v1.FileService service.
 type FileServiceHandler interface {
 	// StatFile says what a path is, and of a link what the link is.
@@ -299,6 +320,13 @@ type FileServiceHandler interface {
 	UploadArchive(context.Context, *connect.ClientStream[v1.UploadArchiveRequest]) (*v1.UploadArchiveResponse, error)
 	// DownloadArchive packs a directory of the workspace into a tar archive.
 	DownloadArchive(context.Context, *v1.DownloadArchiveRequest, *connect.ServerStream[httpbody.HttpBody]) error
+	// WatchFiles streams what changes in a directory of the workspace, from now on,
+	// whether the sandbox runs or not, until the directory or the sandbox has gone.
+	// The first message is FILE_CHANGE_KIND_LOST: what is seen then, and what is told
+	// afterwards, is everything.
+	// With REST it is GET /v1/sandboxes/{sandbox_id}/files:watch, one JSON object a
+	// line, or server-sent events if the client accepts those.
+	WatchFiles(context.Context, *v1.WatchFilesRequest, *connect.ServerStream[v1.FileChange]) error
 }
 
 // NewFileServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -374,6 +402,12 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(fileServiceMethods.ByName("DownloadArchive")),
 		connect.WithHandlerOptions(opts...),
 	)
+	fileServiceWatchFilesHandler := connect.NewServerStreamHandlerSimple(
+		FileServiceWatchFilesProcedure,
+		svc.WatchFiles,
+		connect.WithSchema(fileServiceMethods.ByName("WatchFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/bailey.v1.FileService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case FileServiceStatFileProcedure:
@@ -398,6 +432,8 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 			fileServiceUploadArchiveHandler.ServeHTTP(w, r)
 		case FileServiceDownloadArchiveProcedure:
 			fileServiceDownloadArchiveHandler.ServeHTTP(w, r)
+		case FileServiceWatchFilesProcedure:
+			fileServiceWatchFilesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -449,4 +485,8 @@ func (UnimplementedFileServiceHandler) UploadArchive(context.Context, *connect.C
 
 func (UnimplementedFileServiceHandler) DownloadArchive(context.Context, *v1.DownloadArchiveRequest, *connect.ServerStream[httpbody.HttpBody]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("bailey.v1.FileService.DownloadArchive is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) WatchFiles(context.Context, *v1.WatchFilesRequest, *connect.ServerStream[v1.FileChange]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("bailey.v1.FileService.WatchFiles is not implemented"))
 }

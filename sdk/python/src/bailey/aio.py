@@ -11,7 +11,7 @@ from typing import IO, Any, AsyncIterator, Awaitable, Callable, Iterable, Iterat
 
 from . import _tar
 from .client import Command, SandboxClient
-from .models import Change, Event, ExecResult, ExposedPort, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats
+from .models import Change, Event, ExecResult, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats
 from .sandbox import Process, Sandbox, Session
 
 __all__ = ["AsyncProcess", "AsyncSandbox", "AsyncSession"]
@@ -176,6 +176,9 @@ class AsyncSandbox:
 
     async def move_file(self, path: str, new_path: str) -> FileInfo:
         return await _call(self._sandbox.move_file, path, new_path)
+
+    def watch_files(self, path: str = "", *, recursive: bool = False) -> AsyncIterator[FileChange]:
+        return _iterate(self._sandbox.watch_files(path, recursive=recursive))
 
     async def upload(self, directory: _tar.Path, path: str = "", *, exclude: Sequence[str] = ()) -> int:
         return await _call(self._sandbox.upload, directory, path, exclude=exclude)

@@ -17,6 +17,7 @@ from .models import (
     Event,
     ExecResult,
     ExposedPort,
+    FileChange,
     FileInfo,
     OutputChunk,
     PathRule,
@@ -393,6 +394,23 @@ class SandboxClient:
     def move_file(self, path: str, new_path: str, *, sandbox_id: str = "", codebase_id: str = "") -> FileInfo:
         request = {"sandboxId": sandbox_id, "codebaseId": codebase_id, "path": path, "newPath": new_path}
         return FileInfo._from(self._wire.call("FileService/MoveFile", request))
+
+    def watch_files(self, path: str = "", *, recursive: bool = False, sandbox_id: str) -> Iterator[FileChange]:
+        """What changes in a directory of a sandbox, from now on. The first is ``lost``, which says that
+        one has to look; it comes again after a lost connection, which is taken up again."""
+        request = {"sandboxId": sandbox_id, "path": path, "recursive": recursive}
+        attempt = 0
+        while True:
+            try:
+                for m in self._wire.stream("FileService/WatchFiles", request):
+                    attempt = 0
+                    yield FileChange._from(m)
+                return
+            except BaileyError as error:
+                if not error.retryable or attempt >= 5:
+                    raise
+            wait(attempt)
+            attempt += 1
 
     def upload_directory(self, directory: _tar.Path, path: str = "", *, sandbox_id: str, exclude: Sequence[str] = ()) -> int:
         """Put a local directory into a sandbox; returns how many files there were."""

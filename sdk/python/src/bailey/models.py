@@ -13,6 +13,7 @@ __all__ = [
     "Change",
     "Codebase",
     "Event",
+    "FileChange",
     "ExecResult",
     "ExposedPort",
     "FileInfo",
@@ -364,6 +365,28 @@ class Event:
             kind=m.get("kind", ""),
             sandbox_id=m.get("sandboxId", ""),
             detail=dict(m.get("detail") or {}),
+        )
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One change of a file. ``kind`` is ``made``, ``changed``, ``removed``, or
+    ``lost``: something may have happened at the path and below; look again."""
+
+    kind: str
+    path: str
+    directory: bool
+    raw_path: bytes
+
+    @classmethod
+    def _from(cls, m: Mapping[str, Any]) -> "FileChange":
+        path = m.get("path", "")
+        raw = m.get("rawPath", "")
+        return cls(
+            kind=m.get("kind", "").replace("FILE_CHANGE_KIND_", "").lower(),
+            path=path,
+            directory=bool(m.get("directory", False)),
+            raw_path=base64.b64decode(raw) if raw else path.encode(),
         )
 
 

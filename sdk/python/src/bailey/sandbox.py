@@ -12,6 +12,7 @@ from .models import (
     Event,
     ExecResult,
     ExposedPort,
+    FileChange,
     FileInfo,
     OutputChunk,
     PathRule,
@@ -232,6 +233,10 @@ class Sandbox:
 
     def move_file(self, path: str, new_path: str) -> FileInfo:
         return self._client.move_file(path, new_path, sandbox_id=self.id)
+
+    def watch_files(self, path: str = "", *, recursive: bool = False) -> Iterator[FileChange]:
+        """What changes in a directory, from now on. The first is ``lost``: look, and then nothing is missed."""
+        return self._client.watch_files(path, recursive=recursive, sandbox_id=self.id)
 
     def upload(self, directory: _tar.Path, path: str = "", *, exclude: Sequence[str] = ()) -> int:
         """Put a local directory into the workspace."""

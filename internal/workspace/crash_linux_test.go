@@ -102,14 +102,18 @@ func snapshotOne(s *Store, _ string) error {
 	return err
 }
 
-// writeFiles writes as a sandbox would, in one step as far as this test goes.
+// writeFiles writes as a command would that wants to find it after a crash, in one
+// step as far as this test goes.
 func writeFiles(s *Store, content string) error {
 	d, err := s.Store.Open("one", delta.Write)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	return os.WriteFile(d.Upper()+"/written", []byte(content), 0o600)
+	if err := os.WriteFile(d.Upper()+"/written", []byte(content), 0o600); err != nil {
+		return err
+	}
+	return errors.Join(syncDir(d.Upper()+"/written"), syncDir(d.Upper()))
 }
 
 // absorb puts changes that were kept elsewhere into the workspace: those of the

@@ -36,21 +36,17 @@ func writeFile(path string, v any) error {
 	return os.WriteFile(path, append(data, '\n'), 0o600)
 }
 
-// put puts a file in its place, all of it or nothing. Without replace, a file that
-// exists is an error.
-func (s *Store) put(path string, v any, replace bool) error {
-	return s.putFile(path, v, replace, false)
-}
-
-// putSynced also waits until it is on the disk.
+// putSynced is put, and waits until the name is on the disk as well.
 func (s *Store) putSynced(path string, v any, replace bool) error {
-	if err := s.putFile(path, v, replace, true); err != nil {
+	if err := s.put(path, v, replace); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
 }
 
-func (s *Store) putFile(path string, v any, replace, synced bool) error {
+// put puts a file in its place, all of it or nothing: it is on the disk before its
+// name is. Without replace, a file that exists is an error.
+func (s *Store) put(path string, v any, replace bool) error {
 	scratch, err := s.Scratch("file")
 	if err != nil {
 		return err
@@ -60,10 +56,8 @@ func (s *Store) putFile(path string, v any, replace, synced bool) error {
 	if err := writeFile(written, v); err != nil {
 		return err
 	}
-	if synced {
-		if err := syncDir(written); err != nil {
-			return err
-		}
+	if err := syncDir(written); err != nil {
+		return err
 	}
 	fault.Step("file: written")
 	flags := uint(unix.RENAME_NOREPLACE)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +91,11 @@ func (s *Store) snapshot(d *delta.Delta) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	if empty {
-		return s.putSnapshot(d.Dir()+"/snapshots", newSnapshot(d.Record.Stack), s.putSynced)
+		n, err := s.putSnapshot(d.Dir()+"/snapshots", newSnapshot(d.Record.Stack), s.put)
+		if err == nil {
+			err = s.settle(d, "")
+		}
+		return n, err
 	}
 	id := uniqueID()
 	if err := s.makeRoom(id); err != nil {
@@ -106,16 +111,17 @@ func (s *Store) snapshot(d *delta.Delta) (Snapshot, error) {
 		return n, err
 	}
 	fault.Step("snapshot: sealed")
-	return n, s.settle(d, n, id)
+	return n, s.settle(d, id)
 }
 
-// settle waits until a snapshot is on the disk. All of it is written by then, so
-// that the disk has to be waited for as few times as can be.
-func (s *Store) settle(d *delta.Delta, n Snapshot, layer string) error {
-	for _, path := range []string{
-		d.Dir() + "/snapshots/" + n.ID + ".json", s.layerDir(layer) + "/manifest.json",
-		d.Dir() + "/snapshots", s.layerDir(layer), s.Dir() + "/layers",
-	} {
+// settle waits until the names of a snapshot are on the disk: its own, that of its
+// layer if it has made one, and that of the workspace, which may be new.
+func (s *Store) settle(d *delta.Delta, layer string) error {
+	paths := []string{d.Dir() + "/snapshots", d.Dir(), filepath.Dir(d.Dir())}
+	if layer != "" {
+		paths = append(paths, s.layerDir(layer), s.Dir()+"/layers")
+	}
+	for _, path := range paths {
 		if err := syncDir(path); err != nil {
 			return err
 		}
@@ -123,13 +129,17 @@ func (s *Store) settle(d *delta.Delta, n Snapshot, layer string) error {
 	return nil
 }
 
-// makeRoom makes the directory of a layer without its tree, which is no layer yet.
+// makeRoom makes the directory of a layer without its tree, which is no layer yet. What
+// it says of the layer is on the disk before there can be one.
 func (s *Store) makeRoom(id string) error {
 	dir := s.layerDir(id)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	return writeFile(dir+"/manifest.json", Layer{Version: layerVersion, ID: id, Created: time.Now().UTC()})
+	if err := writeFile(dir+"/manifest.json", Layer{Version: layerVersion, ID: id, Created: time.Now().UTC()}); err != nil {
+		return err
+	}
+	return syncDir(dir + "/manifest.json")
 }
 
 func isEmpty(dir string) (bool, error) {
@@ -211,7 +221,7 @@ func (s *Store) snapshotDir(name string) string {
 
 // putSnapshot gives a snapshot the next free number.
 func (s *Store) putSnapshot(dir string, n Snapshot, put func(path string, v any, replace bool) error) (Snapshot, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := makeSnapshotDir(dir); err != nil {
 		return n, err
 	}
 	entries, err := os.ReadDir(dir)
@@ -225,6 +235,19 @@ func (s *Store) putSnapshot(dir string, n Snapshot, put func(path string, v any,
 			return n, err
 		}
 	}
+}
+
+// makeSnapshotDir makes the directory of a workspace's snapshots, if it has none. Its name
+// is on the disk then.
+func makeSnapshotDir(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
 }
 
 // Snapshots returns the snapshots of a workspace, the oldest first. One whose

@@ -427,6 +427,9 @@ func (j *journal) giveUp(p *plan, cause error) error {
 	if len(left) > 0 {
 		cause = fmt.Errorf("%w; and changed by somebody, so that they could not be put back: %s", cause, names(left))
 	}
+	if err := j.sync(p); err != nil {
+		return errors.Join(cause, err)
+	}
 	return errors.Join(cause, j.end(p))
 }
 
@@ -485,18 +488,26 @@ func (j *journal) sync(p *plan) error {
 		dirs[path.Dir(string(r.Path))] = true
 	}
 	for dir := range dirs {
-		fd, err := openAt(int(j.source.Fd()), dir, unix.O_RDONLY|unix.O_DIRECTORY)
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) {
-			continue // it was removed, or may not be read
+		if err := j.syncNames(dir); err != nil {
+			return err
 		}
-		if err != nil {
-			return failed("open", dir, err)
-		}
-		err = unix.Fsync(fd)
-		_ = unix.Close(fd)
-		if err != nil {
-			return failed("fsync", dir, err)
-		}
+	}
+	return nil
+}
+
+// syncNames waits until the names in a directory of the source are on the disk.
+func (j *journal) syncNames(dir string) error {
+	fd, err := openAt(int(j.source.Fd()), dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) {
+		return nil // it was removed, or may not be read
+	}
+	if err != nil {
+		return failed("open", dir, err)
+	}
+	err = unix.Fsync(fd)
+	_ = unix.Close(fd)
+	if err != nil {
+		return failed("fsync", dir, err)
 	}
 	return nil
 }
@@ -523,11 +534,11 @@ func (j *journal) prepare(wishes []wish) (*plan, error) {
 		}
 	}
 	for _, dir := range []string{j.dir + "/undo.new", j.source.Name() + "/" + j.stage} {
-		if err := j.flush(dir, len(wishes) > fewFiles); err != nil {
+		if err := flush(dir, len(wishes) > fewFiles); err != nil {
 			return nil, err
 		}
 	}
-	return p, nil
+	return p, j.syncNames(".") // of the staging directory
 }
 
 // fewFiles is up to how many files it is quicker to wait for each to be on the
@@ -535,16 +546,11 @@ func (j *journal) prepare(wishes []wish) (*plan, error) {
 const fewFiles = 100
 
 // flush waits until a directory is on the disk, or all of its file system.
-func (j *journal) flush(dir string, all bool) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func flush(dir string, all bool) error {
 	if all {
-		return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd())))
+		return syncAll(dir)
 	}
-	return f.Sync()
+	return syncDir(dir)
 }
 
 func (j *journal) saveAll(p *plan, wishes []wish) error {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ type base struct {
 	dir     string
 	entries map[string]*baseEntry
 	serial  int
+	copies  []string // made and not waited for
 }
 
 type baseEntry struct {
@@ -61,7 +63,8 @@ func loadBase(d *delta.Delta) (*base, error) {
 	return b, nil
 }
 
-// save writes the index down, and then removes copies that it does not name.
+// save writes the index down, and then removes copies that it does not name. Those
+// that it names are on the disk first: another text would be merged with otherwise.
 func (b *base) save() error {
 	list := make([]*baseEntry, 0, len(b.entries))
 	named := map[string]bool{"index": true}
@@ -73,7 +76,10 @@ func (b *base) save() error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+	if err := b.make(); err != nil {
+		return err
+	}
+	if err := b.sync(); err != nil {
 		return err
 	}
 	if err := replaceFile(b.dir, "index", data); err != nil {
@@ -92,6 +98,37 @@ func (b *base) save() error {
 	return nil
 }
 
+// make makes the directory, if there is none. Its name is on the disk then.
+func (b *base) make() error {
+	err := os.Mkdir(b.dir, 0o700)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(b.dir))
+}
+
+// fewCopies is up to how many copies each is waited for: this is done after every
+// command.
+const fewCopies = 10
+
+// sync waits until the copies that were made are on the disk.
+func (b *base) sync() error {
+	if len(b.copies) > fewCopies {
+		b.copies = nil
+		return syncAll(b.dir)
+	}
+	for _, name := range b.copies {
+		if err := syncDir(b.dir + "/" + name); err != nil {
+			return err
+		}
+	}
+	b.copies = nil
+	return nil
+}
+
 // keep copies a file beside the index, if it is one that can be merged with.
 func (b *base) keep(e *baseEntry, from root, name string) error {
 	e.Saved = ""
@@ -104,7 +141,7 @@ func (b *base) keep(e *baseEntry, from root, name string) error {
 	if err != nil || info.Size() > maxSaved {
 		return err
 	}
-	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+	if err := b.make(); err != nil {
 		return err
 	}
 	b.serial++
@@ -117,6 +154,7 @@ func (b *base) keep(e *baseEntry, from root, name string) error {
 		return err
 	}
 	e.Saved = strconv.Itoa(b.serial)
+	b.copies = append(b.copies, e.Saved)
 	return nil
 }
 
@@ -306,6 +344,17 @@ func replaceFile(dir, name string, data []byte) error {
 	return syncDir(dir)
 }
 
+// syncAll waits until everything of a directory's file system is on the disk.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd())))
+}
+
+// syncDir waits until a file, or the names in a directory, are on the disk.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -114,6 +115,9 @@ func (j *journal) remove(name string) error {
 // forgotten only when there is a new plan.
 func (j *journal) begin() error {
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(j.dir)); err != nil {
 		return err
 	}
 	if err := j.write("begun", j.stage); err != nil {

@@ -25,6 +25,9 @@ func (d *Delta) Absorb(changes *os.File, left func(path, why string)) error {
 	merged := scratch.Path() + "/upper"
 	err = d.merge(merged, changes, left)
 	if err == nil {
+		err = syncAll(merged)
+	}
+	if err == nil {
 		fault.Step("absorb: merged")
 		err = exchange(merged, d.Upper())
 		fault.Step("absorb: exchanged")
@@ -49,6 +52,17 @@ func (d *Delta) merge(dir string, changes *os.File, left func(path, why string))
 	}
 	defer old.Close()
 	return tree.CopyStack(to, []*os.File{changes, old}, tree.CopyOptions{Marks: tree.Preserve, Own: true, Left: left})
+}
+
+// syncAll waits until everything of a file system is on the disk. What is merged are
+// copies, also of what was there to stay.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd())))
 }
 
 // exchange lets two directories change places at once.

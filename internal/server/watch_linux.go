@@ -66,18 +66,32 @@ func (s *Server) WatchFiles(ctx context.Context, r *baileyv1.WatchFilesRequest, 
 }
 
 // shown opens the files of a sandbox wherever they are to be seen now. One that is
-// about to end is waited for.
+// being stopped is waited for, and one that has ended by itself until that is known.
 func (s *Server) shown(ctx context.Context, id string) (*os.File, func(), error) {
 	for {
 		dir, release, err := s.sandboxTree(ctx, id)
 		if err == nil || problem.Of(err).GetReason() != "sandbox_not_running" {
 			return dir, release, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
+		end := s.turns.take(id)
+		end()
+		if err := rest(ctx, notKnownYet); err != nil {
+			return nil, nil, err
 		}
+	}
+}
+
+// notKnownYet is how long nobody asks for a sandbox whose end nobody was told of yet.
+const notKnownYet = 5 * time.Millisecond
+
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -119,7 +119,15 @@ var inspections = map[string]func(pid int) error{
 var managements = map[string]func(pid int) error{
 	"prlimit":  func(pid int) error { return unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 64, Max: 64}, nil) },
 	"affinity": func(pid int) error { return setAffinity(pid) },
-	"priority": func(pid int) error { return unix.Setpriority(unix.PRIO_PROCESS, pid, 19) },
+	"priority": func(pid int) error { return unix.Setpriority(unix.PRIO_PROCESS, pid, 1) },
+	"priority at the disk": func(pid int) error {
+		const process, low = 1, 2<<13 | 7
+		_, _, errno := unix.Syscall(unix.SYS_IOPRIO_SET, process, uintptr(pid), low)
+		return asError(errno)
+	},
+	"scheduler": func(pid int) error {
+		return unix.SchedSetAttr(pid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH, Nice: 1}, 0)
+	},
 }
 
 func asError(errno unix.Errno) error {

@@ -26,7 +26,9 @@ func (c *check) isolate(rules []seccomp.Rule) []seccomp.Rule {
 	for _, nr := range ipcCalls {
 		rules = put(rules, seccomp.Rule{Nr: nr, Else: seccomp.Fail(uint16(unix.ENOSYS))})
 	}
-	rules = put(rules, limitRule())
+	for _, c := range ownCalls {
+		rules = put(rules, c.rule())
+	}
 	if !c.allowsUnix() {
 		rules = put(rules, pairRule())
 	}
@@ -96,14 +98,36 @@ var ipcCalls = []uint32{
 
 const all = ^uint32(0)
 
-// limitRule keeps the limits of other processes from being set: with one on its
-// time a process is as good as killed, and Landlock knows only of signals.
-func limitRule() seccomp.Rule {
-	return seccomp.Rule{
-		Nr:     unix.SYS_PRLIMIT64,
-		Checks: []seccomp.Check{{Arg: 0, Test: seccomp.NotEqual, Mask: all, Value: 0, Then: seccomp.Fail(uint16(unix.EPERM))}},
-		Else:   seccomp.Allow,
+// ownCall is a call that changes how a process is run: its limits, its priority, its
+// processors. With a limit on its time a process is as good as killed, and so is one
+// that gets no time; Landlock knows only of signals. So a command may say it of nobody
+// but the thread that calls: another thread's number could be that of any process.
+type ownCall struct {
+	nr  uint32
+	who int // the argument that says whom it is about; 0 is the caller
+	// kind, if not nil, is what the argument before must be: numbers mean processes,
+	// not groups or all of a user.
+	kind *uint32
+}
+
+var ownCalls = []ownCall{
+	{nr: unix.SYS_PRLIMIT64},
+	{nr: unix.SYS_SETPRIORITY, who: 1, kind: new(uint32(unix.PRIO_PROCESS))},
+	{nr: unix.SYS_IOPRIO_SET, who: 1, kind: new(uint32(1))}, // IOPRIO_WHO_PROCESS
+	{nr: unix.SYS_SCHED_SETAFFINITY},
+	{nr: unix.SYS_SCHED_SETSCHEDULER},
+	{nr: unix.SYS_SCHED_SETPARAM},
+	{nr: unix.SYS_SCHED_SETATTR},
+}
+
+func (c ownCall) rule() seccomp.Rule {
+	refused := seccomp.Fail(uint16(unix.EPERM))
+	r := seccomp.Rule{Nr: c.nr, Else: seccomp.Allow}
+	if c.kind != nil {
+		r.Checks = append(r.Checks, seccomp.Check{Arg: c.who - 1, Test: seccomp.NotEqual, Mask: all, Value: *c.kind, Then: refused})
 	}
+	r.Checks = append(r.Checks, seccomp.Check{Arg: c.who, Test: seccomp.NotEqual, Mask: all, Value: 0, Then: refused})
+	return r
 }
 
 // pairRule allows pairs of unix sockets that are connected for good. A datagram

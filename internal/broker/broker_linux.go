@@ -448,15 +448,38 @@ type worker struct {
 	path []byte // see plain
 }
 
-// maxBeside bounds the threads that wait for something. A sandbox that has more
-// calls in such a state than this gets an error for the next.
-const maxBeside = 64
+// maxBeside bounds the calls of a sandbox that wait for something, each on a thread,
+// and maxAllBeside those of all sandboxes in a process, which ends if it has more
+// threads than Go lets it have. One that has more gets an error for the next. Beyond
+// half of what all may have, each gets only a few, so that some are left for others.
+const (
+	maxBeside    = 64
+	fewBeside    = 8
+	maxAllBeside = 4096
+)
+
+// allBeside is how many there are in this process.
+var allBeside atomic.Int32
+
+// letWait counts a call that is to wait, if it may.
+func (b *Broker) letWait() bool {
+	own, all := b.beside.Add(1), allBeside.Add(1)
+	if own <= fewBeside && all <= maxAllBeside || own <= maxBeside && all <= maxAllBeside/2 {
+		return true
+	}
+	b.doneWaiting()
+	return false
+}
+
+func (b *Broker) doneWaiting() {
+	b.beside.Add(-1)
+	allBeside.Add(-1)
+}
 
 // later performs a call that may block on a thread of its own. What it needs for
 // that is released in the end, also if it is not performed.
 func (w *worker) later(n *notification, perform func(*worker) answer, release func()) answer {
-	if w.beside.Add(1) > maxBeside {
-		w.beside.Add(-1)
+	if !w.letWait() {
 		release()
 		return refuse(unix.EAGAIN)
 	}
@@ -465,7 +488,7 @@ func (w *worker) later(n *notification, perform func(*worker) answer, release fu
 	w.users.Add(1)
 	go func() {
 		defer w.leave()
-		defer w.beside.Add(-1)
+		defer w.doneWaiting()
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		other, err := w.newThread()
 		if err != nil {

@@ -73,7 +73,10 @@ func GiveLeave(socket int) error {
 }
 
 // AwaitLeave waits for that, by the socket as it is shown inside.
-func AwaitLeave(at string) error {
+func AwaitLeave(at string) error { return ask(at, nil, "nobody gave leave to start the command") }
+
+// ask sends something to a socket outside, or nothing, and waits for the answer.
+func ask(at string, rights []byte, unanswered string) error {
 	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("socket", err)
@@ -82,8 +85,13 @@ func AwaitLeave(at string) error {
 	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: at}); err != nil {
 		return os.NewSyscallError("connect", err)
 	}
+	if rights != nil {
+		if err := unix.Sendmsg(conn, []byte{1}, rights, nil, unix.MSG_NOSIGNAL); err != nil {
+			return os.NewSyscallError("sendmsg", err)
+		}
+	}
 	if n, _, err := Receive(conn, make([]byte, 1), nil); err != nil || n == 0 {
-		return errors.New("nobody gave leave to start the command")
+		return errors.New(unanswered)
 	}
 	return nil
 }
@@ -119,21 +127,7 @@ func AnswerDoor(conn int) {
 // command's end will be told.
 func sendThroughDoor(door string, fd int) error {
 	defer func() { _ = unix.Close(fd) }()
-	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("socket", err)
-	}
-	defer func() { _ = unix.Close(conn) }()
-	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: door}); err != nil {
-		return os.NewSyscallError("connect", err)
-	}
-	if err := unix.Sendmsg(conn, []byte{1}, unix.UnixRights(fd), nil, unix.MSG_NOSIGNAL); err != nil {
-		return os.NewSyscallError("sendmsg", err)
-	}
-	if n, _, err := Receive(conn, make([]byte, 1), nil); err != nil || n == 0 {
-		return errors.New("nobody attends to the listener")
-	}
-	return nil
+	return ask(door, unix.UnixRights(fd), "nobody attends to the listener")
 }
 
 // First is a command for RunFirst.

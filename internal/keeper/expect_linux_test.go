@@ -2,40 +2,19 @@ package keeper
 
 import (
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/processes"
 )
 
-// children are the processes that the threads of a process have started.
-func children(t *testing.T, pid int) (list []int) {
-	t.Helper()
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, task := range tasks {
-		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name())) // it may have ended
-		for _, f := range strings.Fields(string(data)) {
-			child, err := strconv.Atoi(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			list = append(list, child)
-		}
-	}
-	return list
-}
-
 // firstChild waits until the keeper has begun with something.
-func firstChild(t *testing.T, pid int) int {
-	t.Helper()
+func firstChild(pid int) int {
 	for {
-		if list := children(t, pid); len(list) > 0 {
+		if list := processes.Children(pid); len(list) > 0 {
 			return list[0]
 		}
 		time.Sleep(time.Millisecond)
@@ -50,7 +29,7 @@ func TestSandboxIsBegunWhenItIsAnnounced(t *testing.T) {
 	for i := range tries {
 		name := fmt.Sprint("box-", i)
 		s.Expect(name)
-		child := firstChild(t, pid)
+		child := firstChild(pid)
 		st, err := s.Open(name, plan, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -76,8 +55,8 @@ func TestSandboxThatIsNotAskedForEnds(t *testing.T) {
 			s.Expect(strconv.Itoa(i))
 		}
 	}
-	firstChild(t, pid)
-	for len(children(t, pid)) > 0 {
+	firstChild(pid)
+	for len(processes.Children(pid)) > 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
 	s.open("0") // as if it had not been announced

@@ -626,6 +626,7 @@ func (k *Keeper) launch(b *box, x *execution, e *Exec) error {
 	if x.job.Terminal != nil {
 		x.files = []*os.File{x.job.Terminal}
 	}
+	x.Pid = x.job.Pid()
 	k.mu.Lock()
 	k.linked.execs[x.ID] = x
 	if e.Timeout > 0 {

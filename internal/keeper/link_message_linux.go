@@ -110,6 +110,7 @@ type Execution struct {
 	Input    Input
 	Terminal bool
 	Fleeting bool
+	Pid      int // of its process, as it is numbered inside
 	Started  Moment
 	// Ended is zero while it runs. What follows is how it ended.
 	Ended    Moment

@@ -57,6 +57,7 @@ type session struct {
 	id, shell string
 	box       *box
 	start     time.Time
+	pid       int // of the shell, as the host numbers it, or 0 if that is not known
 	control   *os.File
 	out, err  *channel
 	turn      chan struct{} // holds a token while a command runs
@@ -201,7 +202,7 @@ func (s *Server) open(n *session, request *keeper.Exec) error {
 	if err != nil {
 		return err
 	}
-	_, streams, err := remote.Exec(*request)
+	x, streams, err := remote.Exec(*request)
 	var exec *native.ExecError
 	if errors.As(err, &exec) {
 		return failed("no_shell", err, problem.Remedy("the sandbox must show %s", request.Argv[0]))
@@ -209,7 +210,7 @@ func (s *Server) open(n *session, request *keeper.Exec) error {
 	if err != nil {
 		return explain(err)
 	}
-	n.spent = &keeper.Spent{}
+	n.spent, n.pid = &keeper.Spent{}, n.box.outside(x.Pid)
 	n.connect(streams)
 	go s.attend(n)
 	return nil
@@ -592,6 +593,9 @@ func (s *Server) perform(n *session, e *execution, l line, input *laid) {
 	n.out.turnTo(newOutput("", 0))
 	n.err.turnTo(newOutput("", 0))
 	e.end = time.Now()
+	if st != nil {
+		st.spent.Read, st.spent.Written = traffic(n.pid)
+	}
 	e.exit.Rusage = e.rusage(n.since(st))
 	e.traceEnd(nil)
 	close(e.done)
@@ -610,7 +614,10 @@ func (n *session) since(st *status) *keeper.Spent {
 	if before == nil {
 		return &keeper.Spent{}
 	}
-	return &keeper.Spent{User: st.spent.User - before.User, System: st.spent.System - before.System}
+	return &keeper.Spent{
+		User: st.spent.User - before.User, System: st.spent.System - before.System,
+		Read: max(st.spent.Read-before.Read, 0), Written: max(st.spent.Written-before.Written, 0),
+	}
 }
 
 // A command that is to end is interrupted again and again, since it may only be
@@ -667,7 +674,7 @@ func (s *Server) adoptSession(b *box, x *keeper.Execution) error {
 		return err
 	}
 	n := s.newSession(b, x.ID, strings.TrimPrefix(string(x.Tag), sessionTag))
-	n.start = x.Started.Time()
+	n.start, n.pid = x.Started.Time(), b.outside(now.Pid)
 	b.count()
 	n.connect(streams)
 	if now.Ended != 0 {

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,45 @@ func TestSessionTellsWhatItsCommandsUsed(t *testing.T) {
 		}
 		if second := used(":"); second < 0 || second > first {
 			t.Errorf("%s: %v of processors for nothing, after %v", shell, second, first)
+		}
+	}
+}
+
+func TestSessionTellsWhatItsCommandsWrite(t *testing.T) {
+	const size = 1 << 20
+	write := fmt.Sprintf("head -c %d /dev/zero > file", size)
+	for _, shell := range []string{"bash", "sh"} {
+		k := newTalk(t, shell)
+		if u := k.run(k.sandbox, write).GetExit().GetRusage(); u.GetWrittenBytes() < size {
+			t.Skip("the sandbox's files are not on a disk")
+		}
+		written := func(line string) int64 { return k.say(line).GetExit().GetRusage().GetWrittenBytes() }
+		for i, test := range []struct {
+			line string
+			want bool
+		}{{write, true}, {":", false}, {write, true}, {"(" + write + ")", true}} {
+			if got := written(test.line); got >= size != test.want {
+				t.Errorf("%s: line %d, %s: %d bytes were written", shell, i, test.line, got)
+			}
+		}
+		k.restart()
+		written(":") // what came before is not known
+		if got := written(write); got < size {
+			t.Errorf("%s: %d bytes were written after a restart", shell, got)
+		}
+	}
+}
+
+func TestWhatTheKernelSaysOfAProcessIsRead(t *testing.T) {
+	if got := innermost("Name:\tsh\nNSpid:\t4711\t12\t3\nVmHWM:\t1 kB\n"); got != 3 {
+		t.Errorf("got process %d", got)
+	}
+	if read, written := disk("rchar: 1\nwchar: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 5\n"); read != 4096 || written != 8192 {
+		t.Errorf("got %d and %d", read, written)
+	}
+	for _, text := range []string{"", "NSpid:\n", "read_bytes\n"} {
+		if read, written := disk(text); innermost(text) != 0 || read != 0 || written != 0 {
+			t.Errorf("%q: got %d, %d and %d", text, innermost(text), read, written)
 		}
 	}
 }

@@ -357,7 +357,7 @@ func (x *Exit) GetRusage() *Rusage {
 
 // Rusage is what a command used, with those of its children that it waited for.
 // What it left running is not in it. Of a command in a session, whose shell stays,
-// processor time is what the shell and its children used meanwhile.
+// it is what the shell and its children used meanwhile.
 type Rusage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// wall_time from start to end.
@@ -369,9 +369,9 @@ type Rusage struct {
 	// max_rss_bytes is the most memory that one process had. Of a command in a
 	// session it is not known.
 	MaxRssBytes int64 `protobuf:"varint,4,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
-	// read_bytes from disks; not known of a command in a session.
+	// read_bytes from disks.
 	ReadBytes int64 `protobuf:"varint,5,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
-	// written_bytes to disks; not known of a command in a session.
+	// written_bytes to disks.
 	WrittenBytes  int64 `protobuf:"varint,6,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -24,7 +24,10 @@ func ServedExceptions() []Exception {
 	copied := "a codebase is a copy of the project, and sockets are not copied"
 	unasked := "containers that stay have no broker that could decide"
 	containers := []string{"runc", "crun"}
+	told := "it is told in events and results, and not as the command does"
 	return []Exception{
+		{Property: "what the command asks for and does not get is told", Why: told},
+		{Property: "what the command used is told", Why: told},
 		{Property: "the environment is a choice", Why: "nothing of the server's environment is to be had; what commands get is in the request"},
 		{Property: "what is left in the background ends with the command", Why: stays},
 		{Property: "the command ends when bailey is killed", Why: stays},

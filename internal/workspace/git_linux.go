@@ -107,12 +107,22 @@ func (g *gitSource) clone() error {
 	if err != nil {
 		return err
 	}
-	// Files that the repository wants left out of archives, or changed in them, are
-	// part of it as they are.
-	if err := os.MkdirAll(g.dir+"/repository/info", 0o700); err != nil {
+	return g.archiveAll()
+}
+
+// archiveAll has files that the repository wants left out of archives, or changed in
+// them, be part of those as they are. Git has written the directory, and a git that
+// was taken over by what it cloned may have left links in it.
+func (g *gitSource) archiveAll() error {
+	root, err := os.OpenRoot(g.dir)
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(g.dir+"/repository/info/attributes", []byte("* -export-ignore -export-subst\n"), 0o600)
+	defer root.Close()
+	if err := root.MkdirAll("repository/info", 0o700); err != nil {
+		return err
+	}
+	return root.WriteFile("repository/info/attributes", []byte("* -export-ignore -export-subst\n"), 0o600)
 }
 
 func (g *gitSource) commit(revision string) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -88,6 +89,29 @@ func TestGitRepositoryIsImportedThroughTheGate(t *testing.T) {
 	for _, address := range []string{"ssh://example.com/x", "ext::sh -c id", "https://user:secret@example.com/x", t.TempDir() + "/missing"} {
 		if _, err := s.ImportGit(bailey, address, "", ImportOptions{Name: "none"}); err == nil {
 			t.Errorf("%s was imported", address)
+		}
+	}
+}
+
+// What git has written is not trusted: it may have been taken over by what it cloned.
+func TestNothingIsWrittenThroughLinksOfAClone(t *testing.T) {
+	for _, link := range []string{"repository", "repository/info", "repository/info/attributes"} {
+		dir, outside := t.TempDir(), t.TempDir()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, link)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		to := outside
+		if link == "repository/info/attributes" {
+			to += "/attributes"
+		}
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+		if err := (&gitSource{dir: dir}).archiveAll(); err == nil {
+			t.Errorf("%s: it was written through", link)
+		}
+		if made, err := os.ReadDir(outside); err != nil || len(made) > 0 {
+			t.Errorf("%s: made %v, %v", link, made, err)
 		}
 	}
 }

@@ -29,8 +29,6 @@ func ServedExceptions() []Exception {
 		{Property: "what the command asks for and does not get is told", Why: told},
 		{Property: "what the command used is told", Why: told},
 		{Property: "the environment is a choice", Why: "nothing of the server's environment is to be had; what commands get is in the request"},
-		{Property: "what the command asks for and does not get is told", Why: "the server has events of what was denied, and nobody who looks on"},
-		{Property: "what the command used is told", Why: "the server tells it in answers of its own"},
 		{Property: "what is left in the background ends with the command", Why: stays},
 		{Property: "the command ends when bailey is killed", Why: stays},
 		{Property: "what is left in the background ends when bailey is killed", Why: stays},

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -399,12 +400,9 @@ func detach(pid int) {
 func awaitExec(thread, process int) (stopped int, ok bool) {
 	for {
 		var status unix.WaitStatus
-		pid, err := unix.Wait4(thread, &status, unix.WALL, nil)
+		pid, err := waitTraced(thread, process, &status)
 		switch {
 		case err == unix.EINTR:
-			continue
-		case err == unix.ECHILD && thread != process:
-			thread = process // it took the place of its process
 			continue
 		case err != nil || !status.Stopped():
 			return 0, false
@@ -416,6 +414,29 @@ func awaitExec(thread, process int) (stopped int, ok bool) {
 		default: // a signal is about to be delivered; it is
 			_, _, _ = unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_CONT, uintptr(pid), 0, uintptr(status.StopSignal()), 0, 0)
 		}
+	}
+}
+
+// waitTraced waits for a thread that the calling one traces. An exec gives it the
+// number of its process, and the kernel does not wake who waits for the other one: of a
+// thread that is not the first in its process both are looked at again and again.
+func waitTraced(thread, process int, status *unix.WaitStatus) (int, error) {
+	const own = unix.WALL | unix.WNOTHREAD
+	if thread == process {
+		return unix.Wait4(thread, status, own, nil)
+	}
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		pid, err := unix.Wait4(thread, status, own|unix.WNOHANG, nil)
+		if pid == 0 || err == unix.ECHILD {
+			var other error
+			if pid, other = unix.Wait4(process, status, own|unix.WNOHANG, nil); other != unix.ECHILD {
+				err = other
+			}
+		}
+		if pid > 0 || err != nil {
+			return pid, err
+		}
+		time.Sleep(pause)
 	}
 }
 

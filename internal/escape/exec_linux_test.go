@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -113,6 +114,22 @@ func init() {
 		}
 	}
 	attacks["flip once"] = func([]string) { flipArgument() }
+	attacks["exec beside"] = func([]string) {
+		execBeside()
+		select {}
+	}
+}
+
+// execBeside executes echo on a thread that is not the first of the process.
+func execBeside() {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			execBeside()
+			select {}
+		}
+		fmt.Println(unix.Exec("/usr/bin/echo", []string{"echo", "executed"}, nil))
+	}()
 }
 
 // flipArgument executes touch while another thread changes its argument between
@@ -121,18 +138,36 @@ func flipArgument() {
 	path, first, word := []byte("/usr/bin/touch\x00"), []byte("touch\x00"), []byte("good\x00")
 	argv := []*byte{&first[0], &word[0], nil}
 	env := []*byte{nil}
+	var begun atomic.Bool
 	go func() {
+		begun.Store(true)
 		for {
 			copy(word, "evil")
 			copy(word, "good")
 		}
 	}()
+	for !begun.Load() {
+		runtime.Gosched()
+	}
 	// Somewhere in the middle of the changes.
 	for range rand.IntN(20000) {
 		runtime.KeepAlive(argv)
 	}
 	_, _, errno := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&env[0])))
 	fmt.Println(errno)
+}
+
+// What is executed takes the place of the whole process then, with another number than
+// that of the thread which was judged.
+func TestAnyThreadCanExecute(t *testing.T) {
+	testenv.Requires(t, testenv.File("/usr/bin/echo"))
+	b := newBox(t)
+	b.policy = `{"command": {"deny": ["touch evil"], "useDefaults": false}}`
+	for range 10 {
+		if out := b.attack("exec beside"); !strings.Contains(out, "executed") {
+			t.Fatalf("%q", out)
+		}
+	}
 }
 
 func TestArgumentsThatChangeAreNotExecuted(t *testing.T) {

@@ -11,6 +11,7 @@ type Instruction struct {
 const (
 	opLoad = 0x20 // BPF_LD | BPF_W | BPF_ABS
 	opAnd  = 0x54 // BPF_ALU | BPF_AND | BPF_K
+	opJump = 0x05 // BPF_JMP | BPF_JA
 	opJEq  = 0x15 // BPF_JMP | BPF_JEQ | BPF_K
 	opJGE  = 0x35 // BPF_JMP | BPF_JGE | BPF_K
 	opJSet = 0x45 // BPF_JMP | BPF_JSET | BPF_K
@@ -100,9 +101,47 @@ func (a *assembler) search(segs []segment) {
 	}
 	mid := len(segs) / 2
 	test := len(a.out)
+	if atMost(segs[:mid]) > reach {
+		a.far(segs[:mid], segs[mid:])
+		return
+	}
 	a.emit(opJGE, 0, 0, segs[mid].lo)
 	a.branch(test, false, segs[:mid])
 	a.branch(test, true, segs[mid:])
+}
+
+// far is search where the second half stands too far away for a comparison to lead
+// there: an unconditional jump does.
+func (a *assembler) far(first, second []segment) {
+	a.emit(opJGE, 0, 1, second[0].lo)
+	jump := len(a.out)
+	a.emit(opJump, 0, 0, 0)
+	a.search(first)
+	a.answers() // nothing falls through to here
+	a.out[jump].K = uint32(len(a.out) - jump - 1)
+	a.search(second)
+}
+
+// reach is how many instructions a comparison can skip, less some for plain answers
+// that may come to stand between.
+const reach = 255 - 55
+
+// atMost is a number of instructions that the decision over segs does not exceed, plain
+// answers aside.
+func atMost(segs []segment) int {
+	n := 2 * len(segs)
+	for _, s := range segs {
+		if s.rule == nil {
+			continue
+		}
+		for i := range s.rule.Checks {
+			n += 4
+			if s.rule.Checks[i].And != nil {
+				n += 3
+			}
+		}
+	}
+	return n
 }
 
 // branch sets where a test goes to: to a plain answer further down, or to what

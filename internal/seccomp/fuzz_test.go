@@ -68,3 +68,26 @@ func FuzzAssembledProgramDecidesAsTheProfileReads(f *testing.F) {
 		}
 	})
 }
+
+// Filters whose halves are farther apart than a comparison reaches.
+func TestLongFiltersDecideAsTheyRead(t *testing.T) {
+	for _, checks := range []int{0, 1, 3, 9} {
+		p := Profile{Arch: auditArch, MaxNr: 400}
+		for nr := range uint32(300) {
+			r := Rule{Nr: nr + nr/7, Else: Fail(uint16(1 + nr%5))} // with gaps
+			for i := range checks {
+				r.Checks = append(r.Checks, Check{Arg: i % 6, Mask: all, Value: uint32(i), Then: Fail(uint16(10 + i))})
+			}
+			p.Rules = append(p.Rules, r)
+		}
+		prog := Assemble(p)
+		for nr := range uint32(410) {
+			for arg := range uint64(10) {
+				c := call{nr: nr, arch: auditArch, args: [6]uint64{arg, arg, arg, arg, arg, arg}}
+				if got, want := run(prog, c), decide(p, c); got != want {
+					t.Fatalf("%d checks: call %d with %d: got %x, want %x", checks, nr, arg, got, want)
+				}
+			}
+		}
+	}
+}

@@ -275,3 +275,11 @@ func (s *site) hasOnly(ids []string, n int) {
 		s.t.Errorf("answered were %v, there are records of %v, and %v stand; want %d", ids, records, boxes, n)
 	}
 }
+
+func TestBatchNeedsNoTemplate(t *testing.T) {
+	s := newSite(t, withPool)
+	batch, err := s.BatchCreateSandboxes(ann, &baileyv1.BatchCreateSandboxesRequest{Count: 2})
+	if err != nil || len(batch.GetSandboxes()) != 2 || len(batch.GetFailures()) > 0 {
+		t.Fatalf("%v, %v", batch, err)
+	}
+}

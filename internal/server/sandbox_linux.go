@@ -290,7 +290,11 @@ func (s *Server) BatchCreateSandboxes(ctx context.Context, r *baileyv1.BatchCrea
 	if n < 1 || n > 1000 {
 		return nil, problem.Invalid("count", "%d is not from 1 to 1000", n)
 	}
-	owner, err := s.mayCreate(ctx, r.GetTemplate())
+	template := r.GetTemplate()
+	if template == nil {
+		template = &baileyv1.CreateSandboxRequest{}
+	}
+	owner, err := s.mayCreate(ctx, template)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +310,7 @@ func (s *Server) BatchCreateSandboxes(ctx context.Context, r *baileyv1.BatchCrea
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
-			made[i], errs[i] = s.create(ctx, owner, proto.CloneOf(r.GetTemplate()))
+			made[i], errs[i] = s.create(ctx, owner, proto.CloneOf(template))
 		})
 	}
 	group.Wait()

@@ -3,13 +3,13 @@ package broker
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"path"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -295,10 +295,11 @@ func (w *worker) readBegin(fd int, buf []byte) int {
 
 // examine lets an exec go on under the eyes of a thread that can look at what
 // becomes of it. Ptrace belongs to a thread, and waiting for a process must not
-// meet process 1, which belongs to the main one.
+// meet process 1, which belongs to the main one: there only what has a number that
+// stays the same is waited for; see waitTraced.
 func (w *worker) examine(n *notification, want outcome) answer {
 	e := &w.execs
-	if !w.isWaiting() {
+	if !w.isWaiting() && (w != w.first || int(n.pid) == processOf(n)) {
 		w.performExec(&examination{*n, want})
 		return answer{kind: answerLater}
 	}
@@ -402,7 +403,7 @@ func awaitExec(thread, process int) (stopped int, ok bool) {
 		var status unix.WaitStatus
 		pid, err := waitTraced(thread, process, &status)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil || !status.Stopped():
 			return 0, false
@@ -419,25 +420,17 @@ func awaitExec(thread, process int) (stopped int, ok bool) {
 
 // waitTraced waits for a thread that the calling one traces. An exec gives it the
 // number of its process, and the kernel does not wake who waits for the other one: of a
-// thread that is not the first in its process both are looked at again and again.
-func waitTraced(thread, process int, status *unix.WaitStatus) (int, error) {
+// thread that is not the first in its process, whatever the calling thread traces is
+// waited for.
+func waitTraced(thread, process int, status *unix.WaitStatus) (pid int, err error) {
 	const own = unix.WALL | unix.WNOTHREAD
 	if thread == process {
 		return unix.Wait4(thread, status, own, nil)
 	}
-	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
-		pid, err := unix.Wait4(thread, status, own|unix.WNOHANG, nil)
-		if pid == 0 || err == unix.ECHILD {
-			var other error
-			if pid, other = unix.Wait4(process, status, own|unix.WNOHANG, nil); other != unix.ECHILD {
-				err = other
-			}
-		}
-		if pid > 0 || err != nil {
-			return pid, err
-		}
-		time.Sleep(pause)
+	for pid != thread && pid != process && err == nil {
+		pid, err = unix.Wait4(-1, status, own, nil)
 	}
+	return pid, err
 }
 
 // isAsWanted says whether a process that has just executed something is what was

@@ -34,8 +34,9 @@ const maxExaminers = 16
 
 // examination is an exec that may go on, and what must come of it.
 type examination struct {
-	call notification
-	want outcome
+	call    notification
+	want    outcome
+	process int // of the thread that called
 }
 
 // outcome is what a process must be after an exec.
@@ -283,8 +284,13 @@ func (w *worker) firstLine(fd int) (string, bool) {
 	return string(bytes.TrimRight(line, " \t\r")), true
 }
 
+// openContent opens a file to read it that was opened by O_PATH.
+func (w *worker) openContent(fd int) (int, error) {
+	return unix.Openat(w.self, fdName(fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+}
+
 func (w *worker) readBegin(fd int, buf []byte) int {
-	file, err := unix.Openat(w.self, fdName(fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	file, err := w.openContent(fd)
 	if err != nil {
 		return 0
 	}
@@ -299,12 +305,13 @@ func (w *worker) readBegin(fd int, buf []byte) int {
 // stays the same is waited for; see waitTraced.
 func (w *worker) examine(n *notification, want outcome) answer {
 	e := &w.execs
-	if !w.isWaiting() && (w != w.first || int(n.pid) == processOf(n)) {
-		w.performExec(&examination{*n, want})
+	x := examination{*n, want, processOf(n)}
+	if !w.isWaiting() && (w != w.first || int(n.pid) == x.process) {
+		w.performExec(&x)
 		return answer{kind: answerLater}
 	}
 	select {
-	case e.examiners <- examination{*n, want}:
+	case e.examiners <- x:
 		return answer{kind: answerLater}
 	default:
 	}
@@ -320,7 +327,7 @@ func (w *worker) examine(n *notification, want outcome) answer {
 		go w.runExaminer()
 	}
 	select {
-	case e.examiners <- examination{*n, want}:
+	case e.examiners <- x:
 		return answer{kind: answerLater}
 	case <-w.ended:
 		return refuse(unix.ESRCH)
@@ -348,7 +355,6 @@ func (b *Broker) runExaminer() {
 // compares.
 func (w *worker) performExec(x *examination) {
 	pid := int(x.call.pid)
-	group := processOf(&x.call)
 	if err := seize(pid); err != nil {
 		// Somebody inside traces it already.
 		w.reply(&x.call, w.report(&x.call, Denial{
@@ -357,7 +363,7 @@ func (w *worker) performExec(x *examination) {
 		return
 	}
 	w.reply(&x.call, pass)
-	process, ok := awaitExec(pid, group)
+	process, ok := awaitExec(pid, x.process)
 	if !ok {
 		return
 	}

@@ -49,7 +49,7 @@ func (w *worker) realProgram(n *notification, name string) string {
 
 // loaderOf returns the name of the loader that a program asks for, or "".
 func (w *worker) loaderOf(program int) string {
-	fd, err := unix.Openat(w.self, fdName(program), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := w.openContent(program)
 	if err != nil {
 		return "" // the kernel maps it with the same rights
 	}

@@ -147,7 +147,7 @@ func (p *programs) add(w *worker, name, file string) {
 
 // checksum reads a whole file.
 func (w *worker) checksum(fd int) (sum [sha256.Size]byte, ok bool) {
-	file, err := unix.Openat(w.self, fdName(fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	file, err := w.openContent(fd)
 	if err != nil {
 		return sum, false
 	}

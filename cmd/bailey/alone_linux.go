@@ -99,11 +99,11 @@ func (r *request) runAlone(p policy.Policy, s *spec.Spec, cause error) int {
 	defer g.Close()
 	r.announceAlone(a, cause)
 	run := &prepared{}
-	proc, err := a.Start("/proc/self/exe", run.report.denied)
+	proc, err := a.Start("/proc/self/exe", run.report.Denied)
 	if err != nil {
 		return refuseAlone(s, cause, err)
 	}
-	g.Beside(proc.Pid, proc.Listeners, run.report.network)
+	g.Beside(proc.Pid, proc.Listeners, run.report.Network)
 	proc.AtEnd = g.Close
 	limit := sandbox.LimitTime(proc.Signal, s.TimeoutMillis)
 	state := proc.Wait()

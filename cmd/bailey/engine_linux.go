@@ -18,7 +18,7 @@ func (p *prepared) handOver(r *request, s *spec.Spec) int {
 	}
 	return fail(engine.HandOver(program, engine.Order{
 		Spec: *s, Quiet: r.settledQuiet(), Debug: r.settledDebug(), Pool: r.pooling(),
-		Monitor: r.monitor, Stats: r.stats, JSON: r.json, Begun: p.report.account.Begun.UnixNano(),
+		Monitor: r.monitor, Stats: r.stats, JSON: r.json, Begun: p.report.Account.Begun.UnixNano(),
 	}))
 }
 

@@ -70,7 +70,7 @@ func runKept(r *request, early keeper.Early, run keeper.Run, s *spec.Spec, log *
 	ask := askLater(func() *asker {
 		return newAsker(r, p.tty, s != nil, func() { _ = cmd.Signal(unix.SIGWINCH) })
 	})
-	cmd, err = early.Start(run, s, streams, func(d keeper.Denial) { p.report.deniedTo(d.Denial, d.Process) }, ask)
+	cmd, err = early.Start(run, s, streams, func(d keeper.Denial) { p.report.DeniedTo(d.Denial, d.Process) }, ask)
 	if err != nil {
 		return keptFailed(s, err)
 	}

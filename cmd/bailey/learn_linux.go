@@ -414,14 +414,14 @@ func (l *lesson) prove() int {
 		return fail(fmt.Errorf("the proposal: %w", err))
 	}
 	p := &prepared{}
-	p.report.monitor = newMonitor(&p.report, false)
-	p.report.monitor.Silence()
-	err = p.begin(native.Options{Streams: learnStreams(), Observe: p.report.monitor.Observe})
+	p.report.Monitor = newMonitor(&p.report, false)
+	p.report.Monitor.Silence()
+	err = p.begin(native.Options{Streams: learnStreams(), Observe: p.report.Monitor.Observe})
 	if err != nil {
 		return startFailed(nil, err)
 	}
 	status := p.run(l.request, s)
-	l.sayProof(status, p.report.monitor)
+	l.sayProof(status, p.report.Monitor)
 	return status
 }
 

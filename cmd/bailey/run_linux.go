@@ -45,11 +45,11 @@ func prepare(r *request, log *trace.Log) (*prepared, error) {
 	o := native.Options{Streams: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Trace: log, Account: r.stats}
 	p := &prepared{}
 	if r.stats {
-		p.report.account.Begun = time.Now()
+		p.report.Account.Begun = time.Now()
 	}
 	if r.monitor {
-		p.report.monitor = newMonitor(&p.report, r.json)
-		o.Observe = p.report.monitor.Observe
+		p.report.Monitor = newMonitor(&p.report, r.json)
+		o.Observe = p.report.Monitor.Observe
 	}
 	err := p.open(o)
 	switch {
@@ -75,7 +75,7 @@ func (p *prepared) open(o native.Options) (err error) {
 	if p.tty, err = terminal.Open(o.Streams); err != nil {
 		return err
 	}
-	o.Report, o.Begun, o.View = p.report.denied, forwardEarly, p.view
+	o.Report, o.Begun, o.View = p.report.Denied, forwardEarly, p.view
 	if p.tty != nil {
 		o.Terminal = &native.Terminal{Streams: p.tty.Streams, Termios: &p.tty.Termios, Size: &p.tty.Size}
 	}
@@ -124,7 +124,7 @@ func (p *prepared) start(s *spec.Spec) (*native.Process, error) {
 
 // run runs a Spec to its end and returns the exit status.
 func (p *prepared) run(r *request, s *spec.Spec) int {
-	if m := p.report.monitor; m != nil {
+	if m := p.report.Monitor; m != nil {
 		if err := m.Watch(s, p.tty); err != nil {
 			p.abandon()
 			return fail(err)
@@ -153,7 +153,7 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	if g.Asks() {
 		g.Ask = newAsker(r, p.tty, true, func() { _ = proc.Signal(unix.SIGWINCH) }).askFunc()
 	}
-	if err := g.Attend(proc, p.report.network); err != nil {
+	if err := g.Attend(proc, p.report.Network); err != nil {
 		say(tagError, err.Error())
 	}
 	// From here on the command runs. What follows happens beside it and adds
@@ -188,8 +188,8 @@ func forwardTo(proc *native.Process) foreground.Forwarder {
 
 // conclude says what there is to say at the end and returns the exit status.
 func (p *prepared) conclude(r *request, state native.State, expired bool, millis int64) int {
-	if p.report.monitor != nil {
-		p.report.monitor.Show()
+	if p.report.Monitor != nil {
+		p.report.Monitor.Show()
 	}
 	if !r.settledQuiet() {
 		p.report.show()
@@ -208,8 +208,8 @@ func (p *prepared) conclude(r *request, state native.State, expired bool, millis
 	if text != "" {
 		say(tagError, text)
 	}
-	if r.stats && p.report.account.Used != nil {
-		p.tellStats(r, p.report.account.Stats(hits, expired, status))
+	if r.stats && p.report.Account.Used != nil {
+		p.tellStats(r, p.report.Account.Stats(hits, expired, status))
 	}
 	return status
 }

@@ -12,7 +12,7 @@ import (
 
 // tellLimits says which limits were met, and records them.
 func (p *prepared) tellLimits() []limits.Hit {
-	hits := p.report.account.Hits()
+	hits := p.report.Account.Hits()
 	for _, h := range hits {
 		say(tagError, h.Text)
 		p.report.Log(account.Event(h))
@@ -36,5 +36,5 @@ func (p *prepared) tellStats(r *request, s account.Stats) {
 
 // begins notes what the account at the end will need.
 func (p *prepared) begins(s *spec.Spec, proc *native.Process) {
-	p.report.account.Spec, p.report.account.Used = s, &proc.Used
+	p.report.Account.Spec, p.report.Account.Used = s, &proc.Used
 }

@@ -14,15 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/account"
-	"github.com/bailey-sandbox/bailey/internal/broker"
-	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/foreground"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/monitor"
 	"github.com/bailey-sandbox/bailey/internal/plain"
-	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/terminal"
@@ -105,12 +102,9 @@ func receive(args []string) (o Order, err error) {
 // run is one Order on the way.
 type run struct {
 	Order
-	tty  *terminal.Session
-	seen sandbox.Record
-	// monitor tells of denials as they happen, or is nil.
-	monitor *monitor.Monitor
-	account account.Account
-	asked   *keeper.Asked // for a sandbox that waits, or nil
+	tty   *terminal.Session
+	seen  monitor.Report
+	asked *keeper.Asked // for a sandbox that waits, or nil
 }
 
 // carry runs the command to its end and returns the exit status.
@@ -132,9 +126,9 @@ func (r *run) carry(e Engine) int {
 	if _, err := native.StreamRights(s, streams, abi); err != nil {
 		return fail(err)
 	}
-	o := Options{Streams: streams, Report: r.denied, Account: r.Stats}
-	if r.monitor != nil {
-		o.Observe = r.monitor.Observe
+	o := Options{Streams: streams, Report: r.seen.Denied, Account: r.Stats}
+	if r.seen.Monitor != nil {
+		o.Observe = r.seen.Monitor.Observe
 	}
 	if r.tty != nil {
 		o.Terminal = &native.Terminal{Streams: r.tty.Streams, Termios: &r.tty.Termios, Size: &r.tty.Size}
@@ -154,43 +148,22 @@ func (r *run) carry(e Engine) int {
 		g.Close()
 		return signals.startFailed(err)
 	}
-	g.Beside(cmd.Pid(), cmd.Listeners(), r.heard)
+	g.Beside(cmd.Pid(), cmd.Listeners(), r.seen.Network)
 	state, expired := foreground.Follow(cmd, signals.forwardTo(cmd), r.tty, cmd.Terminal(), s.TimeoutMillis)
 	g.Close() // it tells what it has still to tell
 	used := cmd.Used()
-	r.account.Used = &used
+	r.seen.Account.Used = &used
 	return r.conclude(state, expired)
 }
 
 // watch makes the Spec one whose calls are told of, if that is asked for.
 func (r *run) watch() error {
-	r.account.Begun, r.account.Spec = time.Unix(0, r.Begun), &r.Spec
+	r.seen.Account.Begun, r.seen.Account.Spec = time.Unix(0, r.Begun), &r.Spec
 	if !r.Monitor {
 		return nil
 	}
-	r.monitor = monitor.New(&r.seen, monitor.Voice{Warn: say, Note: say}, r.JSON)
-	return r.monitor.Watch(&r.Spec, r.tty)
-}
-
-// denied takes a call that the broker refused. Several threads call it.
-func (r *run) denied(d broker.Denial) {
-	e := r.seen.LogDenial(d, broker.ProcessName(d.Pid))
-	if r.monitor != nil {
-		r.monitor.Denied(e)
-		return
-	}
-	r.seen.Keep(e)
-}
-
-// heard takes what the network gate tells.
-func (r *run) heard(e *event.Event) {
-	r.seen.Log(e)
-	r.account.Count(e)
-	if r.monitor != nil {
-		r.monitor.Network(e)
-		return
-	}
-	r.seen.Keep(e)
+	r.seen.Monitor = monitor.New(&r.seen.Record, monitor.Voice{Warn: say, Note: say}, r.JSON)
+	return r.seen.Monitor.Watch(&r.Spec, r.tty)
 }
 
 // start starts the command, in a sandbox that waits for one if that is asked for and
@@ -222,8 +195,8 @@ func (r *run) start(e Engine, o Options) (Command, error) {
 }
 
 func (r *run) conclude(state native.State, expired bool) int {
-	if r.monitor != nil {
-		r.monitor.Show()
+	if r.seen.Monitor != nil {
+		r.seen.Monitor.Show()
 	}
 	if !r.Quiet {
 		r.tell(r.seen.Summary())
@@ -237,14 +210,14 @@ func (r *run) conclude(state native.State, expired bool) int {
 		say(text)
 	}
 	if r.Stats {
-		r.tellStats(r.account.Stats(hits, expired, status))
+		r.tellStats(r.seen.Account.Stats(hits, expired, status))
 	}
 	return status
 }
 
 // tellLimits says which limits were met, and records them.
 func (r *run) tellLimits(expired bool) []limits.Hit {
-	hits := r.account.Hits()
+	hits := r.seen.Account.Hits()
 	for _, h := range hits {
 		say(h.Text)
 		r.seen.Log(account.Event(h))

@@ -99,6 +99,7 @@ func (r *request) runAlone(p policy.Policy, s *spec.Spec, cause error) int {
 	defer g.Close()
 	r.announceAlone(a, cause)
 	run := &prepared{}
+	signals.IgnoreStops()
 	proc, err := a.Start("/proc/self/exe", run.report.Denied)
 	if err != nil {
 		return refuseAlone(s, cause, err)

@@ -136,6 +136,7 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 		return fail(err)
 	}
 	r.tell(g.Chosen())
+	signals.IgnoreStops()
 	proc, err := p.start(s)
 	if err != nil {
 		g.Close()

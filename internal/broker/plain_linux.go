@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // Most paths lead through no link. Such a one is judged as it is written and
@@ -87,7 +89,7 @@ func (w *worker) openPlainToWrite(n *notification, path string, flags int, mode 
 
 // openPlainToRead opens a file for reading only.
 func (w *worker) openPlainToRead(n *notification, path string, flags int) (a answer, ok bool) {
-	if strings.HasPrefix(path, "/proc") || strings.HasPrefix(path, "/dev") || w.rules.isSuspect(reading, path) {
+	if spec.IsOwn(path) || w.rules.isSuspect(reading, path) {
 		return a, false
 	}
 	fd, errno := w.openDirect(flags, 0)

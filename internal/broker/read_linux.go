@@ -106,7 +106,9 @@ func (w *worker) openFound(n *notification, fd, flags int) answer {
 	if err != nil {
 		return result(err)
 	}
-	return w.opened(opened, flags)
+	a := w.opened(opened, flags)
+	a.read = true
+	return a
 }
 
 // reopenToRead opens what is behind a descriptor of the caller once more. What

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/signals"
 	"github.com/bailey-sandbox/bailey/internal/version"
 )
 
@@ -48,6 +49,7 @@ func Serve(site Site, raise Raise, house House) error {
 		return errors.New("the keeper is started by bailey, when the first resident sandbox is wanted")
 	}
 	unix.CloseOnExec(fdListener)
+	signals.IgnoreStops()
 	home, _ := os.UserHomeDir() // without it nothing is recorded
 	k := &Keeper{
 		site:     site,

@@ -50,6 +50,16 @@ func WithDefault(sig unix.Signal, f func()) {
 	swap(sig, &old)
 }
 
+// IgnoreStops has the kernel not send SIGCHLD when a child stops, or a process that
+// this one traces: who waits for that hears of it anyway, and a signal for each wakes
+// a thread that has nothing to do with it.
+func IgnoreStops() {
+	if old := swap(unix.SIGCHLD, nil); old.flags&noStops == 0 {
+		old.flags |= noStops
+		swap(unix.SIGCHLD, &old)
+	}
+}
+
 // action is the kernel's struct sigaction. Its zero value is the default.
 type action struct{ handler, flags, restorer, mask uint64 }
 
@@ -57,6 +67,7 @@ const ignored = 1 // SIG_IGN
 
 // Flags of an action.
 const (
+	noStops = 0x1        // of SIGCHLD: SA_NOCLDSTOP
 	onStack = 0x08000000 // the runtime's signal stack: a goroutine's may be too small
 	restart = 0x10000000
 )

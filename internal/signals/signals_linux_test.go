@@ -54,3 +54,32 @@ func TestWithDefaultPutsTheActionBack(t *testing.T) {
 		t.Errorf("got %+v, want %+v", after, before)
 	}
 }
+
+func TestStopsOfChildrenSendNoSignal(t *testing.T) {
+	heard := make(chan os.Signal, 8)
+	signal.Notify(heard, unix.SIGCHLD)
+	defer signal.Stop(heard)
+	before := swap(unix.SIGCHLD, nil)
+	defer swap(unix.SIGCHLD, &before)
+	for _, ignore := range []bool{false, true} {
+		child := exec.Command("sh", "-c", "kill -STOP $$; exec sleep 60")
+		if ignore {
+			IgnoreStops()
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(child.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
+			t.Fatalf("stop of the child: %v, status %#x", err, status)
+		}
+		if !ignore {
+			<-heard // or the test is about nothing
+		} else if len(heard) > 0 {
+			t.Error("a stopped child was told of")
+		}
+		child.Process.Kill()
+		child.Wait()
+		<-heard // of its end
+	}
+}

@@ -219,7 +219,7 @@ func (c *compiler) readRule(l *layer, kind ruleKind, entry string, bound bool) {
 		return
 	}
 	r := rule{resolved: res, kind: kind, entry: entry}
-	if isOwn(r.path) {
+	if IsOwn(r.path) {
 		c.readSpecial(r)
 		return
 	}
@@ -277,9 +277,9 @@ func (c *compiler) readSpecial(r rule) {
 	}
 }
 
-// isOwn says whether a path is in /proc or /dev, of which the sandbox has its own.
+// IsOwn says whether a path is in /proc or /dev, of which the sandbox has its own.
 // Below /dev/shm people keep projects, as in /tmp.
-func isOwn(p string) bool {
+func IsOwn(p string) bool {
 	return Covers("/proc", p) || Covers("/dev", p) && !below("/dev/shm", p)
 }
 

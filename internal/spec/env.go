@@ -125,6 +125,10 @@ func (c *compiler) environment() {
 	}
 	slices.Sort(c.spec.Env)
 	slices.Sort(c.spec.DroppedEnv)
+	c.spec.OmittedEnv = slices.DeleteFunc(c.spec.OmittedEnv, func(name string) bool {
+		_, replaced := env[name]
+		return replaced
+	})
 	slices.Sort(c.spec.OmittedEnv)
 }
 

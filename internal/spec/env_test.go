@@ -96,6 +96,9 @@ func TestEnvironmentAlwaysHas(t *testing.T) {
 	if !slices.Equal(s.Env, want) {
 		t.Errorf("got %q, want %q", s.Env, want)
 	}
+	if len(s.OmittedEnv) > 0 {
+		t.Errorf("not let in, it says, are %q", s.OmittedEnv)
+	}
 	if s := compileEnv(t, policy.Env{}); !slices.Contains(s.Env, "PATH="+defaultPath) {
 		t.Errorf("without PATH: %q", s.Env)
 	}

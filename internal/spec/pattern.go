@@ -33,7 +33,7 @@ func (c *compiler) readPattern(l *layer, kind ruleKind, entry string) {
 	switch {
 	case kind == privateWrite:
 		c.refuse(kind.String(), entry, "only whole directories can have private writes", "name the directory")
-	case isOwn(r.base.path):
+	case IsOwn(r.base.path):
 		c.refuse(kind.String(), entry, "patterns are for files of the host", "name the file")
 	case !kind.denies() && c.wide(r.base.path):
 		c.refuse(kind.String(), entry, "would show everything in "+r.base.path+" by name", "name a directory below it in front of the pattern")

@@ -75,7 +75,7 @@ func (c *compiler) wide(d string) bool {
 	if path.Dir(d) == "/home" {
 		return true // somebody's home, whatever HOME says
 	}
-	if isOwn(d) {
+	if IsOwn(d) {
 		return true
 	}
 	for _, s := range []string{"/etc", "/sys", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
@@ -127,7 +127,7 @@ func (c *compiler) worthSearching(r resolved) bool {
 	if r.info.Mode&0o002 != 0 || r.path == "/" || c.home.path != "" && Covers(r.path, c.home.path) {
 		return false
 	}
-	if isOwn(r.path) {
+	if IsOwn(r.path) {
 		return false
 	}
 	for _, deny := range c.layers[0].rules {

@@ -85,7 +85,7 @@ func TestOrderIsCarriedOutByItsEngine(t *testing.T) {
 		{"bytes that are no text", []string{"open", "/bin/echo", "\xff\xfe"}, 0, "\xff\xfe\n", ""},
 		{"refused", []string{"open", "refused"}, foreground.Own, "", "filesystem.denyRead x: the open runtime has no walls"},
 		{"missing", []string{"open", "/no/such/program"}, foreground.NotFound, "", "no such file"},
-		{"not runnable", []string{"open", "/etc/hostname"}, foreground.NotRunnable, "", "permission denied"},
+		{"not runnable", []string{"open", "/etc/passwd"}, foreground.NotRunnable, "", "permission denied"},
 		{"another engine", []string{"none", "/bin/true"}, foreground.Own, "", "runtime none: this baileyd does not have it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package escape
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -275,5 +276,46 @@ func TestLaunchingProgramIsNotReplaced(t *testing.T) {
 	b.run("sh", "-c", lines[0])
 	if got, _ := os.ReadFile(launcher); string(got) != "evil\n" {
 		t.Errorf("control: the file was not replaced")
+	}
+}
+
+// disguises are shell lines that make git find a repository of the attacker's in the
+// project: before, makes it what the line starts from, on the host.
+var disguises = []struct{ name, before, line string }{
+	{"parts beside .git", "git init -q .", "cp .git/HEAD h; mv .git/HEAD .git/x; cp -r .git/objects .git/refs .; cp h HEAD; " + configured},
+	{"garbage in .git", "git init -q .", "echo ref: refs/heads/x > h; echo > .git/HEAD; cp -r .git/objects .git/refs .; mv h HEAD; " + configured},
+	{"links to .git", "git init -q .", "echo ref: refs/heads/x > h; rm .git/HEAD; ln -s .git/objects; ln -s .git/refs; ln h HEAD; " + configured},
+	{"no .git", "true", "git init -q --bare b; cp -r b/* .; " + configured},
+	{"directories came before", "mkdir objects refs", "echo ref: refs/heads/x > HEAD; " + configured},
+	{"a file of that name", "echo ref: refs/heads/x > HEAD", "mkdir objects refs; " + configured},
+	{"repository without .git", "git init -q --bare .", configured},
+	{"one that lacks a part", "git init -q --bare .; mv HEAD x", "mv x HEAD; " + configured},
+}
+
+// configured has git run a program of the attacker's at the next git status.
+const configured = `printf '[core]\nrepositoryformatversion = 0\nbare = false\nworktree = %s\nfsmonitor = touch %s/ran; false\n' "$PWD" "$PWD" > config`
+
+func TestProjectBecomesNoRepositoryOfTheCommand(t *testing.T) {
+	for _, d := range disguises {
+		t.Run(d.name, func(t *testing.T) {
+			b := newBox(t)
+			inProject := func(line string) {
+				c := exec.Command("sh", "-c", line)
+				c.Dir = b.project
+				c.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
+				b.runFree(c)
+			}
+			ran := b.project + "/ran"
+			inProject("rm -rf .git; " + d.before)
+			b.run("sh", "-c", d.line)
+			inProject("git status")
+			if _, err := os.Lstat(ran); err == nil {
+				t.Error("git ran a program of the sandbox's")
+			}
+			inProject(d.line + "; git status")
+			if _, err := os.Lstat(ran); err != nil {
+				t.Errorf("control: git runs nothing (%v), so this line shows nothing", err)
+			}
+		})
 	}
 }

@@ -69,7 +69,7 @@ func IsProtectedName(name string) bool {
 	ends := func(protected string) bool {
 		return Covers("/"+protected, "/"+name) || strings.HasSuffix("/"+name, "/"+protected)
 	}
-	return slices.ContainsFunc(protectedNames, ends) || strings.HasSuffix("/"+name, "/.git")
+	return slices.ContainsFunc(protectedNames, ends) || slices.Contains([]string{".git", "HEAD", "refs", "objects"}, path.Base(name))
 }
 
 // protect finds everything that must stay as it is. What exists is held by a
@@ -159,8 +159,10 @@ func (c *compiler) roots() []string {
 	return roots
 }
 
-// protectGit protects a directory's repository: the file or directory .git.
+// protectGit protects a directory's repository: the file or directory .git, and
+// the directory itself as far as git could take it for one.
 func (c *compiler) protectGit(root string) {
+	c.protectBare(root)
 	git := join(root, ".git")
 	info, ok := c.facts.lstat(git)
 	switch {
@@ -174,6 +176,30 @@ func (c *compiler) protectGit(root string) {
 		c.protectIn(root, ".git", true)
 	default:
 		c.protectAbsent(git, false)
+	}
+}
+
+// bareParts are what git knows a repository by.
+var bareParts = [...]string{"HEAD", "refs", "objects"}
+
+// protectBare keeps a directory from becoming a repository that the command has
+// configured: git looks for one in the directory itself as soon as it makes nothing
+// of .git. In one that is a repository, or lacks only a part that the command may
+// have moved away, what makes git start programs is protected as in .git.
+func (c *compiler) protectBare(root string) {
+	var missing []string
+	for _, part := range bareParts {
+		if _, ok := c.facts.lstat(join(root, part)); !ok {
+			missing = append(missing, part)
+		}
+	}
+	if len(missing) > 0 {
+		c.protectAbsent(join(root, missing[0]), false)
+	}
+	if len(missing) <= 1 {
+		user := c.followUserConfigs(root)
+		c.protectRepository(root, c.workTrees(root), user)
+		c.protectModules(root, user)
 	}
 }
 

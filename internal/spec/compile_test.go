@@ -94,7 +94,8 @@ func TestWideDirectoryIsGrantedOnInsistence(t *testing.T) {
 	p := basicPolicy()
 	p.Filesystem.AllowWrite, p.Filesystem.DenyRead = append(p.Filesystem.AllowWrite, "/home/u"), nil
 	s := mustCompile(t, p, in(newSystem(), "/home/u"))
-	wantAccess(t, s, AccessWrite, "/home/u", "/home/u/.ssh")
+	wantAccess(t, s, AccessWrite, "/home/u", "/home/u/notes")
+	wantAccess(t, s, AccessRead, "/home/u/.ssh") // what the host logs in with is not to be changed
 }
 
 func TestUngrantedWorkingDirectoryIsEmpty(t *testing.T) {

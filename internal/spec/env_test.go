@@ -108,6 +108,8 @@ func TestSecretNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"GITHUB_TOKEN": true, "Db_Password": true, "NODE_AUTH_TOKEN": true, "MY_API_KEY": true, "X_PRIVATE_KEY": true, "APIKEY": true,
 		"UV_PUBLISH_PASSWORD": true, "AWS_SESSION_TOKEN": true, "A-COOKIE": true, "GRADLE_ENCRYPTION_KEY": true, "TOKEN": true,
+		"PGPASSWORD": true, "MYSQL_PWD": true, "HOMEBREW_PW": true, "SSHPASS": true, "CARGO_PAT": true, "OPENAI_KEY": true, "AZURE_STORAGE_KEY": true,
+		"AZURE_STORAGE_CONNECTION_STRING": true, "PWD": false, "OLDPWD": false, "PUBLIC_KEY": false, "KEY": false, "KEY_PATH": false, "CONNECTION": false,
 		"GIT_AUTHOR_NAME": false, "KEYBOARD": false, "SORT_KEY": false, "PASSAGE": false, "TOKENIZER": false, "AUTHOR": false, "LESSKEY": false,
 		"PYTHONPATH": false, "": false, "__": false, "MONKEY_API": false,
 	} {
@@ -140,8 +142,11 @@ func TestSecretShapes(t *testing.T) {
 		"postgres://u:p@h/db":                    "password in a URL",
 		"a https://u:p%40x@h b":                  "password in a URL",
 		"https://h/a:b@c":                        "",
-		"https://u@h/":                           "",
-		"https://u:@h/":                          "",
+		"https://u@h/":                           "password in a URL", // often a token
+		"git+HTTP://u:@h/":                       "password in a URL",
+		"https://@h/":                            "",
+		"ssh://git@h/":                           "",
+		"postgres://u@h/db":                      "",
 		"http://[::1]:80/":                       "",
 		"/opt/sk-my-directory-with-a-long-name":  "",
 		"xghp_0123456789abcdef0123":              "",

@@ -22,7 +22,7 @@ func isSecretName(name string) bool {
 		if word == "" {
 			continue
 		}
-		if isSecretWord(word) || strings.EqualFold(word, "key") && isKeyKind(last) {
+		if isSecretWord(word) || last != "" && isSecretPair(last, word, rest == "") {
 			return true
 		}
 		last = word
@@ -34,16 +34,39 @@ func isSecretWord(word string) bool {
 	switch lower(word, new([16]byte)) {
 	case "token", "tokens", "secret", "secrets", "password", "passwords", "passwd", "passphrase", "pass", "credential", "credentials", "creds",
 		"auth", "authtoken", "authorization", "accesstoken", "apikey", "apikeys", "apitoken", "accesskey", "privatekey", "secretkey",
-		"bearer", "cookie", "cookies", "jwt", "session", "netrc":
+		"bearer", "cookie", "cookies", "jwt", "session", "netrc", "pat", "pgpassword", "sshpass", "connstr", "connectionstring":
 		return true
 	}
 	return false
 }
 
-// isKeyKind says whether a key of this kind is a secret, unlike a sort key.
-func isKeyKind(word string) bool {
+// isSecretPair says whether a word behind another one makes a secret of the name.
+func isSecretPair(before, word string, last bool) bool {
+	before = lower(before, new([16]byte))
 	switch lower(word, new([16]byte)) {
+	case "key":
+		return isKeyKind(before) || last && !isPlainKey(before)
+	case "pw", "pwd":
+		return last // of a password, and not the working directory
+	case "string":
+		return before == "connection"
+	}
+	return false
+}
+
+// isKeyKind says whether a key of this kind is a secret, whatever follows.
+func isKeyKind(word string) bool {
+	switch word {
 	case "api", "access", "private", "secret", "signing", "encryption", "master", "ssh", "gpg", "license":
+		return true
+	}
+	return false
+}
+
+// isPlainKey says whether a key of this kind opens nothing.
+func isPlainKey(word string) bool {
+	switch word {
+	case "public", "sort", "primary", "foreign", "partition", "row", "group", "index", "cache", "hot", "map":
 		return true
 	}
 	return false
@@ -193,7 +216,8 @@ func isJWT(s string) bool {
 	return i < len(s) && s[i] == '.' && run(s[i+1:], isWordByte) >= 8
 }
 
-// hasPassword says whether the colon at i begins "://user:password@".
+// hasPassword says whether the colon at i begins "://user:password@", or
+// "://user@" in an address of the web: there the user is often a token.
 func hasPassword(s string, i int) bool {
 	if i == 0 || !isAlnum(s[i-1]) || !strings.HasPrefix(s[i:], "://") {
 		return false
@@ -203,8 +227,11 @@ func hasPassword(s string, i int) bool {
 		authority = authority[:end]
 	}
 	at := strings.LastIndexByte(authority, '@')
-	if at < 0 {
+	if at <= 0 {
 		return false
+	}
+	if scheme := lower(s[max(0, i-5):i], new([16]byte)); strings.HasSuffix(scheme, "http") || scheme == "https" {
+		return true
 	}
 	colon := strings.IndexByte(authority[:at], ':')
 	return colon >= 0 && colon+1 < at

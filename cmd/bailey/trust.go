@@ -42,7 +42,15 @@ func runTrust(r *request) int {
 	if err != nil {
 		return fail(err)
 	}
-	return trustFile(r, store, project)
+	without, own, err := policy.Without(o)
+	if err != nil {
+		return fail(err)
+	}
+	holds := "the default"
+	if own {
+		holds = "your own policy"
+	}
+	return trustFile(r, store, project, policy.Describe(project.Policy, without), holds)
 }
 
 func trustedFile(dir string, args []string) (string, error) {
@@ -56,13 +64,14 @@ func trustedFile(dir string, args []string) (string, error) {
 	return file, err
 }
 
-// trustFile pins exactly the content it has shown.
-func trustFile(r *request, store *policy.Store, p *policy.Project) int {
+// trustFile pins exactly the content it has shown, and what that grants besides what
+// holds.
+func trustFile(r *request, store *policy.Store, p *policy.Project, grants []string, holds string) int {
 	if p.Status == policy.Trusted {
 		say(tagNote, printable(p.Path)+" is trusted already")
 		return 0
 	}
-	text, err := review(store, p)
+	text, err := review(store, p, grants, holds)
 	if err != nil {
 		return fail(err)
 	}
@@ -82,7 +91,7 @@ func trustFile(r *request, store *policy.Store, p *policy.Project) int {
 }
 
 // review is what a person should know before trusting a file.
-func review(store *policy.Store, p *policy.Project) (string, error) {
+func review(store *policy.Store, p *policy.Project, grants []string, holds string) (string, error) {
 	var b strings.Builder
 	b.WriteString(printable(p.Path) + ": " + string(p.Status) + "\n")
 	if p.Status == policy.Changed {
@@ -92,12 +101,11 @@ func review(store *policy.Store, p *policy.Project) (string, error) {
 		}
 		b.WriteString("\nWhat changed:\n" + indent(policy.Diff(old, p.Bundle.Text())))
 	}
-	grants := policy.Describe(p.Policy)
 	if len(grants) == 0 {
-		b.WriteString("\nIt grants nothing besides the default.\n")
+		b.WriteString("\nIt grants nothing besides " + holds + ".\n")
 		return b.String(), nil
 	}
-	b.WriteString("\nBesides the default, a command it governs\n")
+	b.WriteString("\nBesides " + holds + ", a command it governs\n")
 	for _, g := range grants {
 		b.WriteString("  " + g + "\n")
 	}

@@ -231,7 +231,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		reparse(t, *p)
-		Describe(*p)
+		Describe(*p, Default())
+		Describe(Default(), *p)
 		Intersect(*p, Default())
 	})
 }

@@ -48,6 +48,21 @@ func Inspect(o Options, path string) (*Project, error) {
 	return (&loader{Options: o}).inspect(path, true)
 }
 
+// Without is the policy that holds where no project has one: the user's own, or the
+// default. It reports whether the user has one.
+func Without(o Options) (p Policy, own bool, err error) {
+	l, err := newLoader(o)
+	if err != nil {
+		return p, false, err
+	}
+	_, p, err = l.effective(source{kind: KindUser})
+	if err != nil {
+		return p, false, err
+	}
+	_, err = os.Lstat(l.userFile())
+	return p, err == nil, nil
+}
+
 // inspect first reads only what lies in the file's own directory. What it
 // extends elsewhere is followed if the pinned content names it, or if a person
 // asked; otherwise the Project's policy is not complete, and refuse says so.

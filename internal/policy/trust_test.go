@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -364,7 +365,7 @@ func TestDiffShowsChangedLinesOnly(t *testing.T) {
 }
 
 func TestDescribeNamesEveryGrant(t *testing.T) {
-	if got := Describe(Default()); got != nil {
+	if got := Describe(Default(), Default()); got != nil {
 		t.Errorf("the default is described: %q", got)
 	}
 	p := parse(t, `{
@@ -372,7 +373,7 @@ func TestDescribeNamesEveryGrant(t *testing.T) {
 		"network": {"allowedDomains": ["*"], "inject": [{"hosts": ["a.com"], "fromCommand": ["cat", "x"]}]},
 		"env": {"set": {"B": "2", "A": "1"}}, "runtime": "docker", "devices": {"mode": "host"}
 	}`)
-	got := strings.Join(Describe(Merge(Default(), p)), "\n")
+	got := strings.Join(Describe(Merge(Default(), p), Default()), "\n")
 	want := `can write: /data
 can read: ~/.ssh\u2028x
 can read every file that is not denied
@@ -385,6 +386,131 @@ runs under the runtime docker`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+}
+
+// TestEveryKeyThatWidensIsDescribed has, for every key, two values of which the second
+// allows more than the first; nothing stands for a key that is not given. Keys that
+// allow nothing have no second one.
+func TestEveryKeyThatWidensIsDescribed(t *testing.T) {
+	widen := map[string][2]string{
+		"filesystem.allowRead":       {``, `["/a"]`},
+		"filesystem.denyRead":        {`["/a"]`, ``},
+		"filesystem.allowWrite":      {``, `["/a"]`},
+		"filesystem.denyWrite":       {`["/a"]`, `["/b"]`},
+		"filesystem.privateWrite":    {``, `["/a"]`},
+		"filesystem.allowExecute":    {`["/a"]`, `["/a", "/b"]`},
+		"filesystem.defaultDenyRead": {``, `false`},
+		"filesystem.strictDenyRead":  {`true`, ``},
+		"filesystem.protectMissing":  {``, `false`},
+		"filesystem.allowGitConfig":  {`false`, `true`},
+
+		"network.allowedDomains":          {`["a.com"]`, `["*"]`},
+		"network.deniedDomains":           {`["a.com"]`, ``},
+		"network.allowLocalBinding":       {``, `true`},
+		"network.exposePorts":             {``, `["80"]`},
+		"network.allowLocalOutbound":      {``, `true`},
+		"network.allowLocalOutboundPorts": {`["80"]`, `["80", "81"]`},
+		"network.allowUnixSockets":        {``, `["/a"]`},
+		"network.allowAllUnixSockets":     {``, `true`},
+		"network.httpProxyPort":           {``, `1`},
+		"network.socksProxyPort":          {``, `1`},
+		"network.upstreamProxy":           {`"http://a.com:1"`, ``},
+		"network.defaultAction":           {`"deny"`, `"ask"`},
+		"network.rules":                   {`[{"host": "a.com", "action": "deny"}]`, ``},
+		"network.allowedCIDRs":            {``, `["10.0.0.0/8"]`},
+		"network.egress":                  {},
+		"network.transparent":             {},
+		"network.inject":                  {``, `[{"hosts": ["a.com"], "bearer": true, "fromEnv": "A"}]`},
+		"network.limits":                  {`{"connections": 1}`, ``},
+
+		"command.deny":                                {`["git push"]`, ``},
+		"command.allow":                               {``, `["git push"]`},
+		"command.useDefaults":                         {`true`, ``},
+		"command.runtimeExecPolicy":                   {``, `"off"`},
+		"command.acceptSharedBinaryCannotRuntimeDeny": {},
+
+		"ssh.allowedHosts":     {``, `["a.com"]`},
+		"ssh.deniedHosts":      {`["a.com"]`, ``},
+		"ssh.allowedCommands":  {``, `["ls"]`},
+		"ssh.deniedCommands":   {`["ls"]`, ``},
+		"ssh.allowAllCommands": {``, `true`},
+		"ssh.inheritDeny":      {`true`, ``},
+
+		"devices.mode":  {`"minimal"`, `"host"`},
+		"devices.allow": {``, `["/dev/kvm"]`},
+		"allowPty":      {`false`, ``},
+
+		"macos.mach":                      {``, `{"lookup": ["a"]}`},
+		"macos.allowTrustd":               {``, `true`},
+		"macos.enableWeakerNestedSandbox": {``, `true`},
+		"macos.allowAppleEvents":          {``, `true`},
+
+		"env.allow": {``, `["A"]`},
+		"env.deny":  {`["A"]`, ``},
+		"env.set":   {`{"A": "1"}`, `{"A": "2"}`},
+
+		"resources.memory":    {`"1G"`, `"2G"`},
+		"resources.cpu":       {`1`, ``},
+		"resources.pids":      {`1`, `2`},
+		"resources.disk":      {`"1G"`, ``},
+		"resources.openFiles": {`1`, ``},
+		"resources.timeout":   {`"1s"`, `"2s"`},
+
+		"workspace.mode":  {`"overlay"`, ``},
+		"workspace.rules": {`[{"pattern": "a", "permission": "none"}]`, ``},
+
+		"runtime": {`"gvisor"`, ``},
+		"image":   {``, `"./a"`},
+		"require": {`["landlock"]`, ``},
+		"$schema": {},
+		"extends": {}, // what it brings is described
+	}
+	for _, key := range keysOf(reflect.TypeFor[Policy]()) {
+		values, ok := widen[key]
+		if !ok {
+			t.Errorf("%s: does it widen anything?", key)
+			continue
+		}
+		if values == [2]string{} {
+			continue
+		}
+		without, p := Merge(Default(), policyOf(t, key, values[0])), Merge(Default(), policyOf(t, key, values[1]))
+		if got := Describe(p, without); len(got) == 0 {
+			t.Errorf("%s: %s instead of %s is not described", key, values[1], values[0])
+		}
+		if got := Describe(without, without); len(got) > 0 {
+			t.Errorf("%s: what holds anyway is described: %q", key, got)
+		}
+	}
+}
+
+// keysOf are the keys of a policy, those in groups with their group's.
+func keysOf(t reflect.Type) (keys []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case t == reflect.TypeFor[Policy]() && f.Type.Kind() == reflect.Struct:
+			for _, key := range keysOf(f.Type) {
+				keys = append(keys, name+"."+key)
+			}
+		default:
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+func policyOf(t *testing.T, key, value string) Policy {
+	if value == "" {
+		return Policy{}
+	}
+	text := strconv.Quote(key) + ": " + value
+	if group, inner, ok := strings.Cut(key, "."); ok {
+		text = strconv.Quote(group) + ": {" + strconv.Quote(inner) + ": " + value + "}"
+	}
+	return parse(t, "{"+text+"}")
 }
 
 func FuzzTrustStore(f *testing.F) {

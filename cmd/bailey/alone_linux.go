@@ -61,7 +61,7 @@ func launchRestricted(r *request, argv []string, log *trace.Log, cause error) in
 // says otherwise why the machine refused them.
 func (r *request) runRestricted(m *sandbox.Manager, s *spec.Spec, cause error) int {
 	if cause != nil && (!lacksNamespaces(cause) || s.Runtime != "") {
-		return startFailed(s, cause)
+		return startFailed(s, spec.Locate(cause, m.Loaded().Policy.Origins))
 	}
 	return r.runAlone(m.Loaded().Policy, s, cause)
 }
@@ -84,13 +84,13 @@ func lacksNamespaces(err error) bool {
 // cause is why there are no namespaces; nil if the policy wants none.
 func (r *request) runAlone(p policy.Policy, s *spec.Spec, cause error) int {
 	if err := r.checkAlone(p); err != nil {
-		return refuseAlone(s, cause, err)
+		return refuseAlone(s, cause, spec.Locate(err, p.Origins))
 	}
 	a, err := landlock.PrepareAlone(s, landlock.Options{
 		Streams: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Begun: forwardAlone,
 	})
 	if err != nil {
-		return refuseAlone(s, cause, err)
+		return refuseAlone(s, cause, spec.Locate(err, p.Origins))
 	}
 	g, err := gate.Prepare(s)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *request) runAlone(p policy.Policy, s *spec.Spec, cause error) int {
 	signals.IgnoreStops()
 	proc, err := a.Start("/proc/self/exe", run.report.Denied)
 	if err != nil {
-		return refuseAlone(s, cause, err)
+		return refuseAlone(s, cause, spec.Locate(err, p.Origins))
 	}
 	g.Beside(proc.Pid, proc.Listeners, run.report.Network)
 	proc.AtEnd = g.Close

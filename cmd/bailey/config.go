@@ -5,14 +5,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	_ "embed"
 
 	"github.com/bailey-sandbox/bailey/docs/schema"
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // starter is the file that "config init" writes.
@@ -101,7 +104,7 @@ func configValidate(r *request, files []string) int {
 	status := 0
 	for _, file := range files {
 		c.Settings, c.Preset, c.Policy = file, "", nil
-		if err := sandbox.New(c).Initialize(); err != nil {
+		if err := validate(c); err != nil {
 			status = fail(err)
 			continue
 		}
@@ -110,6 +113,32 @@ func configValidate(r *request, files []string) int {
 		}
 	}
 	return status
+}
+
+// validate reads a policy, and says which of its restrictions this system cannot hold.
+// What it says of files that are not here may be meant for another machine.
+func validate(c sandbox.Config) error {
+	m := sandbox.New(c)
+	if err := m.Initialize(); err != nil {
+		return err
+	}
+	over, err := supposedOverlay(m)
+	if err != nil {
+		return nil //nolint:nilerr // it is about this directory, not about the policy
+	}
+	s, err := m.CompileCommand(spec.Command{Argv: []string{"sh"}, Overlay: over})
+	if err == nil {
+		err = spec.Locate(limits.Check(s.Limits), m.Loaded().Policy.Origins)
+	}
+	var refused *spec.Refused
+	if !errors.As(err, &refused) {
+		return err
+	}
+	reasons := slices.DeleteFunc(refused.Reasons, func(u *spec.Unsupported) bool { return u.Here || u.At.File == "" })
+	if len(reasons) == 0 {
+		return nil
+	}
+	return &spec.Refused{Reasons: reasons}
 }
 
 // configPath prints the file a command here would run with, if there is one.

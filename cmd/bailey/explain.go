@@ -27,7 +27,7 @@ func runExplain(r *request) int {
 	}
 	s, err := r.supposed(m, argv)
 	if err == nil {
-		err = limits.Check(s.Limits)
+		err = spec.Locate(limits.Check(s.Limits), m.Loaded().Policy.Origins)
 	}
 	if err != nil {
 		return fail(err)

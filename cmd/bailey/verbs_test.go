@@ -98,6 +98,25 @@ func TestConfigValidateNamesThePlace(t *testing.T) {
 	b.write("a.jsonc", "{\n  \"filesytem\": {}\n}\n", 0o644)
 	b.write("b.jsonc", "{\n  \"extends\": \"nowhere\"\n}\n", 0o644)
 	b.run("config", "validate", "a.jsonc", "b.jsonc").wantError(t, "a.jsonc:2:3: ", "filesystem", "b.jsonc:2:")
+	if err := os.Symlink("loop.jsonc", filepath.Join(b.dir, "loop.jsonc")); err != nil {
+		t.Fatal(err)
+	}
+	b.run("-s", "loop.jsonc", "true").wantError(t, "loop.jsonc: its symbolic links ")
+}
+
+// What another system, or a machine with other files, can hold is no mistake.
+func TestConfigValidateRefusesWhatThisSystemCannotHold(t *testing.T) {
+	b := newBench(t)
+	b.write("a.jsonc", "{\n  \"devices\": {\"mode\": \"host\"},\n  \"runtime\": \"native\", \"filesystem\": {\"denyRead\": [\"/proc/*/maps\"]}\n}\n", 0o644)
+	places := []string{"a.jsonc:2:23: devices.mode host: ", "a.jsonc:3:52: filesystem.denyRead /proc/*/maps: "}
+	b.run("config", "validate", "a.jsonc").wantError(t, places...)
+	b.run("-s", "a.jsonc", "true").wantError(t, places...)
+	b.run("-s", "a.jsonc", "--memory", "4K", "true").wantError(t, "command line: resources.memory 4K: ")
+	b.write("b.jsonc", `{"macos": {"mach": {"lookup": ["a"]}}, "filesystem": {"allowWrite": ["/nowhere/at/all"]}}`, 0o644)
+	if got := b.run("config", "validate", "b.jsonc"); got.status != 0 || !strings.Contains(got.stderr, "is valid") {
+		t.Errorf("%+v", got)
+	}
+	b.run("-s", "b.jsonc", "true").wantError(t, "b.jsonc:1:70: filesystem.allowWrite /nowhere/at/all: does not exist")
 }
 
 func TestConfigSchemaIsJSON(t *testing.T) {

@@ -2,11 +2,15 @@ package policy
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 
 	"github.com/tailscale/hujson"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // Document is a file in JSON with comments and trailing commas that was read
@@ -79,7 +83,7 @@ func Valid(kind, s string) error { return check(kind, s) }
 // OpenDocument reads a file by its real path. Anything but a regular file is
 // refused.
 func OpenDocument(path string) (*Document, error) {
-	real, err := filepath.EvalSymlinks(path)
+	real, err := realPath(path)
 	if err != nil {
 		return nil, err
 	}
@@ -88,4 +92,15 @@ func OpenDocument(path string) (*Document, error) {
 		return nil, err
 	}
 	return ReadDocument(real, data)
+}
+
+// realPath is path without symbolic links. Its errors name the file, which those of
+// the standard library do not for links that lead to each other.
+func realPath(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	var named *fs.PathError
+	if err != nil && !errors.As(err, &named) {
+		return "", fmt.Errorf("%s: its symbolic links lead nowhere: too many of them; name the file itself", plain.Text(path))
+	}
+	return real, err
 }

@@ -57,5 +57,5 @@ func (l *loader) inline(name, text string) ([]Link, Policy, error) {
 	if err != nil {
 		return nil, Policy{}, err
 	}
-	return chain, l.override(folded), idle(folded, l.Overrides, "command line")
+	return chain, l.override(folded), idle(folded, l.Overrides, commandLine)
 }

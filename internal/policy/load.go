@@ -124,11 +124,14 @@ func Load(o Options) (*Loaded, error) {
 		out.Chain = append(out.Chain, Link{KindPreset, o.Agent, true})
 	}
 	if !reflect.ValueOf(o.Overrides).IsZero() {
-		out.Chain = append(out.Chain, Link{KindFlags, "command line", true})
+		out.Chain = append(out.Chain, Link{KindFlags, commandLine, true})
 	}
 	out.Files = l.files
 	return out, nil
 }
+
+// commandLine stands for the file of what flags say.
+const commandLine = "command line"
 
 func unknownPreset(name string) error {
 	hint := didYouMean(name, PresetNames())
@@ -156,7 +159,7 @@ func (l *loader) search(out *Loaded) error {
 		out.Root = filepath.Dir(found)
 		out.Chain = p.chain
 		out.Policy = l.override(p.Policy)
-		return idle(p.Policy, l.Overrides, "command line")
+		return idle(p.Policy, l.Overrides, commandLine)
 	}
 	if err := p.refuse(); err != nil {
 		return err
@@ -227,6 +230,10 @@ type loader struct {
 }
 
 func newLoader(o Options) (*loader, error) {
+	if !reflect.ValueOf(o.Overrides).IsZero() {
+		o.Overrides.Origins = Origins{}
+		o.Overrides.Origins.add(reflect.ValueOf(o.Overrides), "", Pos{File: commandLine})
+	}
 	l := &loader{Options: o}
 	if o.Agent == "" {
 		return l, nil
@@ -263,7 +270,7 @@ func (l *loader) effective(s source) ([]Link, Policy, error) {
 	if err != nil {
 		return nil, p, err
 	}
-	return chain, l.override(p), idle(p, l.Overrides, "command line")
+	return chain, l.override(p), idle(p, l.Overrides, commandLine)
 }
 
 // override applies the flags. Most commands have none.
@@ -341,7 +348,7 @@ func (w *walk) locate(s source) (source, string, error) {
 	if _, err := os.Lstat(s.name); s.kind == KindUser && errors.Is(err, fs.ErrNotExist) {
 		return source{KindPreset, cmp.Or(w.fallback, presetDefault)}, "", nil
 	}
-	real, err := filepath.EvalSymlinks(s.name)
+	real, err := realPath(s.name)
 	if s.name == w.userFile() {
 		s.kind = KindUser
 	}

@@ -169,6 +169,26 @@ func mergeOrigins(base, child Policy) Origins {
 	return out
 }
 
+// add gives everything that v says the same place. V is a policy or a part of one,
+// and at its key.
+func (o Origins) add(v reflect.Value, at string, pos Pos) {
+	for i := range v.NumField() {
+		key, _ := jsonKey(v.Type().Field(i))
+		f := v.Field(i)
+		switch {
+		case key == "" || f.IsZero():
+		case f.Kind() == reflect.Struct:
+			o.add(f, join(at, key), pos)
+		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.String:
+			for _, entry := range stringsOf(f) {
+				o[Origin{join(at, key), entry}] = pos
+			}
+		default:
+			o[Origin{join(at, key), ""}] = pos
+		}
+	}
+}
+
 // removal is an entry that a policy takes back.
 type removal struct {
 	key   string

@@ -67,11 +67,11 @@ func Without(o Options) (p Policy, own bool, err error) {
 // extends elsewhere is followed if the pinned content names it, or if a person
 // asked; otherwise the Project's policy is not complete, and refuse says so.
 func (l *loader) inspect(path string, asked bool) (*Project, error) {
-	tree, err := filepath.EvalSymlinks(filepath.Dir(path))
+	tree, err := realPath(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	real, err := filepath.EvalSymlinks(path)
+	real, err := realPath(path)
 	if err != nil {
 		return nil, err
 	}

@@ -155,3 +155,19 @@ type Origin struct {
 
 // Origins maps what was said to where it was said.
 type Origins map[Origin]Pos
+
+// Place is where a key says value: the place of that entry, or of the key if it has
+// a single value, or without a value the first of its entries. It is zero for what no
+// file says.
+func (o Origins) Place(key, value string) Pos {
+	for _, entry := range []string{value, ""} {
+		if pos, ok := o[Origin{key, entry}]; ok {
+			return pos
+		}
+	}
+	if value != "" {
+		return Pos{}
+	}
+	first, _ := firstPlace(o, key)
+	return first
+}

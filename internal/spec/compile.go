@@ -68,7 +68,7 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 	}
 	c.spec.Seccomp.Families = []string{"unix", "inet", "inet6", "netlink"}
 	if len(c.reasons) > 0 {
-		return nil, &Refused{c.reasons}
+		return nil, Locate(&Refused{c.reasons}, p.Origins)
 	}
 	return c.spec, nil
 }
@@ -234,11 +234,11 @@ func (c *compiler) readRule(l *layer, kind ruleKind, entry string, bound bool) {
 		return
 	}
 	if r.info.Type == TypeSocket && !kind.denies() {
-		c.refuse(kind.String(), entry, "is a socket", "name it in network.allowUnixSockets")
+		c.refuseHere(kind.String(), entry, "is a socket", "name it in network.allowUnixSockets")
 		return
 	}
 	if kind == privateWrite && r.info.Type != TypeDirectory {
-		c.refuse(kind.String(), entry, "is not a directory, and only those can have private writes", "name the directory it is in")
+		c.refuseHere(kind.String(), entry, "is not a directory, and only those can have private writes", "name the directory it is in")
 		return
 	}
 	l.rules = append(l.rules, r)
@@ -304,7 +304,7 @@ func (c *compiler) resolveEntry(key, entry string) (resolved, bool) {
 	}
 	r, err := c.facts.resolve(p)
 	if err != nil {
-		c.refuse(key, entry, err.Error(), "name the file or directory itself")
+		c.refuseHere(key, entry, err.Error(), "name the file or directory itself")
 		return resolved{}, false
 	}
 	return r, true
@@ -325,7 +325,7 @@ func (c *compiler) absolute(key, entry string) (string, bool) {
 		if c.host.Home != "" {
 			return clean(c.host.Home + p[1:]), true
 		}
-		c.refuse(key, entry, "there is no home directory", "set HOME, or name the path from /")
+		c.refuseHere(key, entry, "there is no home directory", "set HOME, or name the path from /")
 	case strings.HasPrefix(p, "~"):
 		c.refuse(key, entry, "only ~/ stands for a home directory", "name the path from /")
 	default:
@@ -360,7 +360,7 @@ func (c *compiler) checkLinks() {
 
 func (c *compiler) checkRuleLinks(key, entry, target string, links []link) {
 	if l, ok := c.replaceable(links); ok {
-		c.refuse(key, entry, "goes through the link "+l.path+", which the sandbox can replace", "name its target "+target)
+		c.refuseHere(key, entry, "goes through the link "+l.path+", which the sandbox can replace", "name its target "+target)
 	}
 }
 
@@ -382,7 +382,9 @@ func (c *compiler) checkMissing() {
 		m := &c.missing[i]
 		switch {
 		case m.kind == allowWrite:
-			c.refuseIf(!m.bound && c.layers[0].access(m.path) != AccessWrite, m.kind.String(), m.entry, "does not exist", "mkdir -p "+m.path)
+			if !m.bound && c.layers[0].access(m.path) != AccessWrite {
+				c.refuseHere(m.kind.String(), m.entry, "does not exist", "mkdir -p "+m.path)
+			}
 		case m.kind == denyRead:
 			if optional == nil {
 				optional = policy.Default().Filesystem.DenyRead

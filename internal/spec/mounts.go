@@ -332,7 +332,7 @@ func (c *compiler) placeDevices() {
 		case !below("/dev", r.path):
 			c.refuse(key, entry, "is not in /dev", "remove it")
 		case r.missing:
-			c.refuse(key, entry, "does not exist", "remove it")
+			c.refuseHere(key, entry, "does not exist", "remove it")
 		default:
 			c.spec.Mounts = append(c.spec.Mounts, Mount{
 				Kind: Bind, Target: r.path, Source: r.path, Write: true,

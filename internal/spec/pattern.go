@@ -36,7 +36,7 @@ func (c *compiler) readPattern(l *layer, kind ruleKind, entry string) {
 	case IsOwn(r.base.path):
 		c.refuse(kind.String(), entry, "patterns are for files of the host", "name the file")
 	case !kind.denies() && c.wide(r.base.path):
-		c.refuse(kind.String(), entry, "would show everything in "+r.base.path+" by name", "name a directory below it in front of the pattern")
+		c.refuseHere(kind.String(), entry, "would show everything in "+r.base.path+" by name", "name a directory below it in front of the pattern")
 	case r.base.missing && !kind.denies():
 		// For machines that have it.
 	default:
@@ -84,7 +84,7 @@ func (c *compiler) resolvePattern(key, entry string) (patternRule, bool) {
 	case strings.HasPrefix(text, "/"):
 	case strings.HasPrefix(text, "~/"):
 		if c.host.Home == "" {
-			c.refuse(key, entry, "there is no home directory", "set HOME, or name the path from /")
+			c.refuseHere(key, entry, "there is no home directory", "set HOME, or name the path from /")
 			return patternRule{}, false
 		}
 		text = join(pattern.Quote(clean(c.host.Home)), text[2:])
@@ -98,7 +98,7 @@ func (c *compiler) resolvePattern(key, entry string) (patternRule, bool) {
 	base := pattern.Base(text)
 	r, err := c.facts.resolve(base)
 	if err != nil {
-		c.refuse(key, entry, err.Error(), "name the directory itself")
+		c.refuseHere(key, entry, err.Error(), "name the directory itself")
 		return patternRule{}, false
 	}
 	if r.path != base {

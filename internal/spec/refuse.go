@@ -1,10 +1,12 @@
 package spec
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/plain"
+	"github.com/bailey-sandbox/bailey/internal/policy"
 )
 
 // Unsupported is one reason why a policy cannot be held on this machine by this
@@ -14,10 +16,18 @@ type Unsupported struct {
 	Value  string // what it says there
 	Reason string
 	Fix    string // what to do about it
+	// At is where the policy says it; zero if no file does.
+	At policy.Pos
+	// Here says that it is about the files of this machine, and not about what the
+	// policy asks for: elsewhere, or once they are there, it may hold.
+	Here bool
 }
 
 func (u *Unsupported) Error() string {
 	var b strings.Builder
+	if u.At.File != "" {
+		b.WriteString(u.At.String() + ": ")
+	}
 	b.WriteString(u.Key)
 	if u.Value != "" {
 		b.WriteString(" " + plain.Text(u.Value))
@@ -52,8 +62,29 @@ func (r *Refused) Unwrap() []error {
 	return errs
 }
 
+// Locate gives the reasons of a *Refused their places in the policy, and returns err.
+func Locate(err error, origins policy.Origins) error {
+	var refused *Refused
+	if errors.As(err, &refused) {
+		for _, u := range refused.Reasons {
+			if u.At.File == "" {
+				u.At = origins.Place(u.Key, u.Value)
+			}
+		}
+	}
+	return err
+}
+
 func (c *compiler) refuse(key, value, reason, fix string) {
-	u := &Unsupported{key, value, reason, fix}
+	c.add(&Unsupported{Key: key, Value: value, Reason: reason, Fix: fix})
+}
+
+// refuseHere is refuse for what the files of this machine are the reason of.
+func (c *compiler) refuseHere(key, value, reason, fix string) {
+	c.add(&Unsupported{Key: key, Value: value, Reason: reason, Fix: fix, Here: true})
+}
+
+func (c *compiler) add(u *Unsupported) {
 	for _, old := range c.reasons {
 		if *old == *u {
 			return

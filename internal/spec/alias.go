@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"errors"
+	"io/fs"
 	"path"
 	"strings"
 )
@@ -56,6 +58,10 @@ func (c *compiler) checkHardLink(p, name string, info FileInfo, writable []uint6
 // walk visits what lies below a directory, as far as unvisited allows.
 func (c *compiler) walk(dir string, visit func(string, FileInfo)) {
 	names, err := c.facts.ReadDir(dir, max(c.unvisited, 0))
+	if errors.Is(err, fs.ErrPermission) {
+		c.refuse("protected path", dir, "cannot be looked into, so what it holds cannot be checked for hard links", "chmod u+rx "+dir)
+		return
+	}
 	if err != nil {
 		c.unvisited = -1
 		return

@@ -108,6 +108,9 @@ func (f *fakeFacts) ReadDir(p string, limit int) ([]string, error) {
 	if file, ok := f.files[p]; !ok || file.Type != TypeDirectory {
 		return nil, fs.ErrNotExist
 	}
+	if f.unreadable[p] {
+		return nil, fs.ErrPermission
+	}
 	var names []string
 	for name := range f.files {
 		if name != "/" && path.Dir(name) == p {

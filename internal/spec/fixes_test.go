@@ -211,6 +211,15 @@ var fixes = []struct {
 		},
 	},
 	{
+		"protected path /home/u/p/secret: cannot be looked into, so what it holds cannot be checked for hard links; chmod u+rx /home/u/p/secret",
+		func(t *trial) {
+			t.facts.add("/home/u/p/secret/key")
+			t.facts.unreadable["/home/u/p/secret"] = true
+			t.fs().DenyRead = append(t.fs().DenyRead, "secret")
+		},
+		func(t *trial) { t.facts.unreadable["/home/u/p/secret"] = false },
+	},
+	{
 		"protected path /home/u/p/secret: is also visible as /srv/again/secret, where the sandbox has more access; unmount that, or deny it too",
 		func(t *trial) {
 			t.facts.add("/home/u/p/secret/")

@@ -207,3 +207,16 @@ func TestRandomOperationsReadWhatWasWritten(t *testing.T) {
 		})
 	}
 }
+
+func TestKeysAreNotListed(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.File("/proc/keys"))
+	b := newBench(t)
+	for _, name := range []string{"/proc/keys", "/proc/key-users"} {
+		if _, err := os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.run("--", "cat", name); got.status != 1 || got.stdout != "" || !strings.Contains(got.stderr, "Permission denied") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

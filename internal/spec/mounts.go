@@ -347,15 +347,17 @@ func (c *compiler) placeDevices() {
 	}
 }
 
-// placeHidden hides what /proc would tell root about the whole machine, and
-// what the policy denies there. Other files of that kind ask for a capability
-// when they are opened, or tell nothing that could be used.
+// placeHidden hides what the policy denies in /proc, the keys of the caller's
+// keyrings, and what /proc would tell root about the whole machine. Other files of
+// that kind ask for a capability when they are opened, or tell nothing that could be
+// used.
 func (c *compiler) placeHidden() {
 	c.spec.Mounts = append(c.spec.Mounts, c.hidden...)
-	if c.host.UID != 0 {
-		return
+	names := []string{"key-users", "keys"}
+	if c.host.UID == 0 {
+		names = append(names, "kpagecgroup", "kpagecount", "kpageflags", "slabinfo", "timer_list", "vmallocinfo")
 	}
-	for _, name := range []string{"keys", "kpagecgroup", "kpagecount", "kpageflags", "slabinfo", "timer_list", "vmallocinfo"} {
+	for _, name := range names {
 		if info, ok := c.facts.lstat("/proc/" + name); ok {
 			c.spec.Mounts = append(c.spec.Mounts, hide("/proc/"+name, info, WholeMachine))
 		}

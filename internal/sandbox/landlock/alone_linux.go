@@ -181,7 +181,7 @@ func (a *Alone) flatten(s *spec.Spec) {
 			continue
 		case spec.Hide:
 			if spec.Covers("/proc", m.Target) && m.Why == spec.WholeMachine {
-				continue // numbers that are no secret of anybody; see docs/restricted-hosts.md
+				continue // figures, and which keys there are, not what they hold; see docs/restricted-hosts.md
 			}
 		case spec.Proc, spec.Dev:
 		default: // directories and links only lead to something

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -81,7 +82,7 @@ func find(kind string, words []string, m *sandbox.Manager, s *spec.Spec) (findin
 	p := m.Loaded().Policy
 	switch kind {
 	case "path":
-		return findPath(words[0], p.Origins, s)
+		return findPath(words[0], m, s)
 	case "env":
 		return findVariable(words[0], p, s), nil
 	case "host":
@@ -92,7 +93,8 @@ func find(kind string, words []string, m *sandbox.Manager, s *spec.Spec) (findin
 
 // findPath says what a path of the host is inside: what its mount allows, and what
 // the broker denies there.
-func findPath(name string, origins policy.Origins, s *spec.Spec) (finding.Finding, error) {
+func findPath(name string, manager *sandbox.Manager, s *spec.Spec) (finding.Finding, error) {
+	origins := manager.Loaded().Policy.Origins
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		home, err := os.UserHomeDir()
 		if err != nil {
@@ -113,6 +115,7 @@ func findPath(name string, origins policy.Origins, s *spec.Spec) (finding.Findin
 	if access == spec.AccessWrite && s.Overlay.Covers(path) {
 		f.Verdict = "can be read; what is written goes to an overlay"
 	}
+	fromDenial(&f, s, s.Image == nil && !spec.IsOwn(path) && manager.IsClosed(path))
 	fromRules(&f, s, access)
 	f.Where = whereIs(f.Rule, origins)
 	return f, fromPermissions(&f, s, origins)
@@ -146,6 +149,8 @@ func fromMount(f *finding.Finding, access spec.Access, m *spec.Mount) {
 func fromOwn(f *finding.Finding, m *spec.Mount) {
 	f.Rule = "the sandbox has a " + m.Target + " of its own"
 	switch {
+	case m.Kind == spec.Proc && isOfInit(f.Subject):
+		f.Verdict, f.Rule = "cannot be read", "process 1 is Bailey's own, and nothing inside can look into it"
 	case m.Kind == spec.Proc:
 		f.Allowed, f.Verdict = true, "can be read, and is about the sandbox's own processes"
 	case strings.HasPrefix(f.Subject, "/dev/shm/"):
@@ -155,6 +160,33 @@ func fromOwn(f *finding.Finding, m *spec.Mount) {
 	default:
 		f.Verdict, f.Fix = "does not exist inside", `in a policy: "devices": {"allow": ["`+f.Subject+`"]}`
 	}
+}
+
+// isOfInit says whether a file of /proc holds what the kernel shows of a process only
+// to those that may trace it, and that process is the first.
+func isOfInit(path string) bool {
+	rest, ok := strings.CutPrefix(path, "/proc/1/")
+	if !ok {
+		return false
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(rest, "task/1/"), "/")
+	switch name {
+	case "auxv", "clear_refs", "cwd", "environ", "exe", "fd", "fdinfo", "io", "map_files", "maps", "mem", "ns", "numa_maps", "pagemap",
+		"personality", "root", "smaps", "smaps_rollup", "stack", "syscall", "timers", "timerslack_ns":
+		return true
+	}
+	return false
+}
+
+// fromDenial finds the denials that need no mount: of files that do not exist, and of
+// those that their own permissions close to the caller, and so to the command.
+func fromDenial(f *finding.Finding, s *spec.Spec, closed bool) {
+	named := slices.ContainsFunc(s.Denials, func(d spec.Denial) bool { return d.Read && d.Path == f.Subject })
+	if !f.Allowed || !closed && !named {
+		return
+	}
+	f.Allowed, f.Verdict, f.Fix = false, "cannot be read", ""
+	f.Rule = cmp.Or(s.DeniedBy(f.Subject, false), "its permissions on the host, where you cannot read it either")
 }
 
 // fromRules finds what the broker denies of that. In every layer the first rule about

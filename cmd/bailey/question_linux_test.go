@@ -13,7 +13,7 @@ import (
 func TestExplainAnswersAboutOneThing(t *testing.T) {
 	b := newBench(t)
 	b.write("bailey.jsonc", `{
-  "filesystem": {"allowRead": ["~/data"], "denyRead": ["**/*.pem"], "denyWrite": ["src"]},
+  "filesystem": {"allowRead": ["~/data"], "denyRead": ["**/*.pem", "/etc/nothing"], "denyWrite": ["src"]},
   "command": {"deny": ["git push"]},
   "env": {"allow": ["WANTED"], "deny": ["PAGER"]},
   "network": {"allowedDomains": ["*.example.com"], "deniedDomains": ["bad.example.com"], "allowLocalOutboundPorts": ["5432"],
@@ -23,6 +23,10 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+	shadow := "is hidden"
+	if os.Geteuid() != 0 {
+		shadow = "cannot be read" // its permissions are enough
 	}
 	at := func(place string) string { return "bailey.jsonc:" + place }
 	for _, c := range []struct {
@@ -37,11 +41,14 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 		{"path ~/other", false, "does not exist inside; what is written there is forgotten", "private home", "", "--allow-read "},
 		{"path /srv/other", false, "does not exist inside", "no rule grants it", "", "--allow-read /srv/other"},
 		{"path file", true, "can be read and written", "filesystem.allowWrite .", "", ""},
-		{"path src/file", true, "can be read", "filesystem.denyWrite src", at("2:83"), ""},
+		{"path src/file", true, "can be read", "filesystem.denyWrite src", at("2:99"), ""},
 		{"path deep/key.pem", false, "cannot be read", "filesystem.denyRead **/*.pem", at("2:56"), ""},
 		{"path .git/hooks", true, "can be read, and neither written nor made", "protected .git", "", ""},
 		{"path /usr/bin", true, "can be read", "filesystem.allowRead /usr", "", "--allow-write"},
 		{"path /proc/cpuinfo", true, "can be read", "the sandbox has a /proc of its own", "", ""},
+		{"path /proc/1/environ", false, "cannot be read", "process 1 is Bailey's own", "", ""},
+		{"path /etc/shadow", false, shadow, "filesystem.denyRead /etc/shadow", "", ""},
+		{"path /etc/nothing", false, "cannot be read", "filesystem.denyRead /etc/nothing", at("2:68"), ""},
 		{"path /dev/null", true, "can be read and written", "the sandbox has a /dev of its own", "", ""},
 		{"path /dev/shm/x", false, "does not exist inside; what is written there is forgotten", "the sandbox has a /dev of its own", "", "--allow-read "},
 		{"path /dev/loop-control", false, "does not exist inside", "the sandbox has a /dev of its own", "", `{"allow": ["/dev/loop-control"]}`},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,6 +181,13 @@ func (m *Manager) CompileCommand(c spec.Command) (*spec.Spec, error) {
 
 // Home is the caller's home directory, as the caller names it.
 func (m *Manager) Home() string { return m.facts.Caller.Home }
+
+// IsClosed says whether a file exists that its permissions, or those of a directory
+// above it, keep the caller from reading.
+func (m *Manager) IsClosed(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrPermission) || err == nil && !m.facts.Readable(path)
+}
 
 // Project is the directory that an overlay lies over; empty if there is none.
 func (m *Manager) Project() string { return spec.Project(m.facts) }

@@ -29,9 +29,23 @@ func (c *compiler) network() {
 	if c.spec.Network == NetworkGate {
 		c.gateway()
 	}
+	c.warnIdleGrants()
 	if isTrue(n.AllowLocalBinding) && c.spec.Network.IsOwn() && len(n.ExposePorts) == 0 {
 		c.warn("network.allowLocalBinding: the command has a network of its own; the host reaches the ports that are named with -p")
 	}
+}
+
+// warnIdleGrants says which denial leaves nothing of the hosts that are granted.
+func (c *compiler) warnIdleGrants() {
+	const key, all = "network.deniedDomains", "*"
+	if n := &c.policy.Network; !slices.Contains(n.DeniedDomains, all) || len(n.AllowedDomains)+len(c.policy.SSH.AllowedHosts) == 0 {
+		return
+	}
+	text := key + ` contains "*", which wins over every grant, so no host can be reached; take it back with "!*" in a policy, or use another preset`
+	if at := c.policy.Origins.Place(key, all); at.File != "" {
+		text = at.String() + ": " + text
+	}
+	c.warn(text)
 }
 
 // Foresee is what a Spec will say about the network besides what the gate is told:

@@ -137,6 +137,23 @@ func TestWhoInsistsOnCaptureHasAGate(t *testing.T) {
 	}
 }
 
+func TestGrantsThatADenialLeavesNothingOfAreTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy policy.Network
+		warns  bool
+	}{
+		"all":            {policy.Network{AllowedDomains: []string{"*"}, DeniedDomains: []string{"*"}}, true},
+		"a host":         {policy.Network{AllowedDomains: []string{"a.b"}, DeniedDomains: []string{"*"}}, true},
+		"nothing":        {policy.Network{DeniedDomains: []string{"*"}}, false},
+		"another denial": {policy.Network{AllowedDomains: []string{"*"}, DeniedDomains: []string{"a.b"}}, false},
+	} {
+		s := compileNetwork(t, test.policy)
+		if warns := slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "no host can be reached") }); warns != test.warns {
+			t.Errorf("%s: warnings %q", name, s.Warnings)
+		}
+	}
+}
+
 func TestListeningOnTheHostNeedsItsNetwork(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy policy.Network

@@ -277,7 +277,7 @@ func parse(args []string) (*request, error) {
 		switch {
 		case word == "--":
 			r.args = append(r.args, args[1:]...)
-			if r.verb != nil && !r.verb.command && len(args) > 1 {
+			if r.verb != nil && !r.verb.command && !r.hasLine && len(args) > 1 {
 				return nil, fmt.Errorf("%s takes no command", r.verb.name)
 			}
 			return r, nil
@@ -290,7 +290,7 @@ func parse(args []string) (*request, error) {
 		case r.verb == nil && !r.hasLine && findVerb(word) != nil:
 			r.verb = findVerb(word)
 			args = args[1:]
-		case r.verb == nil || r.verb.command:
+		case r.verb == nil || r.verb.command || r.hasLine:
 			r.args, r.typed = args, true
 			if isAgent(word) && !r.hasLine && (r.verb == nil || r.verb.agents) {
 				r.agent = word

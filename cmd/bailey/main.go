@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strconv"
 
@@ -64,6 +65,8 @@ func start(args []string, log *trace.Log) int {
 		return answer(verbHelp(r.verb))
 	case r.version:
 		return answer(versionLine())
+	case r.verb != nil && r.hasLine && !r.verb.takesLine():
+		return fail(errors.New(r.verb.name + " takes no line of shell; -c goes with a command, and with: bailey shell"))
 	case r.verb != nil:
 		discard()
 		r.hintProgram()

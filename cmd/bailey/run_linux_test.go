@@ -72,6 +72,8 @@ func TestShellLines(t *testing.T) {
 	b.run("--login", "-c", "shopt -q login_shell && echo login").want(t, 0, "login\n", "")
 	b.run("--login", "ls").wantError(t, "--shell and --login go with -c")
 	b.runWith([]byte("echo from stdin; exit 4\n"), "--shell", "sh", "shell").want(t, 4, "from stdin\n", "")
+	b.run("--shell", "sh", "shell", "-c", `echo "$0 $1"`, "zero", "-x").want(t, 0, "zero -x\n", "")
+	b.run("audit", "-c", "echo ran").wantError(t, "audit takes no line of shell")
 }
 
 func TestStreamsPassUnchanged(t *testing.T) {

@@ -87,10 +87,15 @@ func findVerb(name string) *verb {
 	return nil
 }
 
+// takesLine says whether a verb runs what stands behind -c, or is about it.
+func (v *verb) takesLine() bool { return v.command && v.name != "bench" || v.name == "shell" }
+
 // hintProgram says how to get a program that a verb hides.
 func (r *request) hintProgram() {
-	// The manual page is meant to be piped into the program of that name.
-	if path := lookPath(r.verb.name); path != "" && r.verb.name != "man" && !r.settledQuiet() {
+	// The manual page, for which there are no arguments, is meant to be piped into the
+	// program of that name.
+	isPage := r.verb.name == "man" && len(r.args) == 0
+	if path := lookPath(r.verb.name); path != "" && !isPage && !r.settledQuiet() {
 		say(tagNote, "running the verb '"+r.verb.name+"'; for the program use: bailey -- "+r.verb.name)
 	}
 }
@@ -155,7 +160,7 @@ func unknownPreset(name string) error {
 }
 
 func runShell(r *request) int {
-	if err := r.noArguments(); err != nil {
+	if err := r.noArguments(); err != nil && !r.hasLine {
 		return fail(err)
 	}
 	shell := r.shell
@@ -169,6 +174,9 @@ func runShell(r *request) int {
 	argv := []string{shell}
 	if r.login {
 		argv = append(argv, "-l")
+	}
+	if r.hasLine {
+		argv = append(append(argv, "-c", r.line), r.args...)
 	}
 	return launch(r, argv, nil)
 }

@@ -51,14 +51,20 @@ func TestAShadowedProgramGetsAHint(t *testing.T) {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bin, "config"), []byte("#!/bin/sh\necho the program\n"), 0o755); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"config", "man"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho the program\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.env = append(b.env, "PATH="+bin+":/usr/bin:/bin")
 	if got := b.run("config", "show"); got.status != 0 || !strings.HasPrefix(got.stderr, "bailey: running the verb 'config'; for the program use: bailey -- config\n") {
 		t.Errorf("status %d, stderr %q", got.status, got.stderr)
 	}
 	b.run("--", "config").want(t, 0, "the program\n", "")
+	b.run("man", "ls").wantError(t, "running the verb 'man'; for the program use: bailey -- man\n", "man takes no argument ls")
+	if got := b.run("man"); got.status != 0 || got.stderr != "" {
+		t.Errorf("the page: status %d, stderr %q", got.status, got.stderr)
+	}
 }
 
 func TestConfigShowPrintsAPolicyThatParses(t *testing.T) {

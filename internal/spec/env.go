@@ -142,17 +142,34 @@ func (c *compiler) identify(env map[string]string) {
 	if user == "" {
 		user = env["LOGNAME"]
 	}
-	if user == "" && c.host.UID == 0 {
-		user = "root"
-	}
 	if user == "" {
-		user = strconv.Itoa(c.host.UID)
+		user = c.account()
 	}
 	for _, v := range [][2]string{{"USER", user}, {"LOGNAME", user}, {"SHELL", "/bin/sh"}} {
 		if env[v[0]] == "" && !matchesAny(c.policy.Env.Deny, v[0]) {
 			env[v[0]] = v[1]
 		}
 	}
+}
+
+// account is the caller's name, as the system knows it; a number if it does not. Few
+// callers have to be looked up: most have a variable that says it.
+func (c *compiler) account() string {
+	uid := strconv.Itoa(c.host.UID)
+	if uid == "0" {
+		return "root"
+	}
+	data, err := c.facts.ReadFile("/etc/passwd")
+	if err != nil {
+		return uid
+	}
+	for line := range strings.Lines(string(data)) {
+		// name:password:uid:gid:comment:home:shell
+		if f := strings.SplitN(line, ":", 4); len(f) == 4 && f[2] == uid && f[0] != "" {
+			return f[0]
+		}
+	}
+	return uid
 }
 
 type verdict uint8

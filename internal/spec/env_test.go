@@ -198,3 +198,22 @@ func FuzzEnvShapes(f *testing.F) {
 		}
 	})
 }
+
+func TestUserWithoutVariablesHasTheNameOfTheAccount(t *testing.T) {
+	for passwd, want := range map[string]string{
+		"root:x:0:0::/root:/bin/sh\nann:x:1000:1000:Ann,,,:/home/u:/bin/sh\nother:x:1000:1:::\n": "ann",
+		"root:x:0:0::/root:/bin/sh\n1000\nx:1000\n":                                              "1000",
+		"": "1000",
+	} {
+		f := newSystem("/home/u/p/", "/etc/passwd="+passwd)
+		s, err := Compile(basicPolicy(), f, Command{Argv: []string{"true"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"USER=", "LOGNAME="} {
+			if !slices.Contains(s.Env, name+want) {
+				t.Errorf("%q: got %q, want %s%s", passwd, s.Env, name, want)
+			}
+		}
+	}
+}

@@ -295,6 +295,9 @@ func TestTraceRecordsEachPart(t *testing.T) {
 			t.Errorf("no %q in the trace:\n%s", part, data)
 		}
 	}
+	if strings.Contains(string(data), ":-") {
+		t.Errorf("a part took less than nothing:\n%s", data)
+	}
 }
 
 // waitForHandlers returns when the process forwards signals, as its status

@@ -4,7 +4,9 @@
 package trace
 
 import (
+	"cmp"
 	"os"
+	"slices"
 	"strconv"
 )
 
@@ -14,10 +16,12 @@ type Log struct {
 	marks []Mark
 }
 
-// Mark is the end of a part: its name, and the monotonic clock in nanoseconds.
+// Mark is the end of a part: its name, and the monotonic clock in nanoseconds. Child
+// says that it is one of the child's, which works beside the launcher.
 type Mark struct {
-	Name string
-	Nano int64
+	Name  string
+	Nano  int64
+	Child bool
 }
 
 // Open returns a Log that goes to file, or nil if file is empty. Start, if not
@@ -44,7 +48,14 @@ func (l *Log) Mark(name string) {
 // At records a moment measured elsewhere.
 func (l *Log) At(name string, nano int64) {
 	if l != nil {
-		l.marks = append(l.marks, Mark{name, nano})
+		l.marks = append(l.marks, Mark{Name: name, Nano: nano})
+	}
+}
+
+// InChild records a moment of the child.
+func (l *Log) InChild(name string, nano int64) {
+	if l != nil {
+		l.marks = append(l.marks, Mark{name, nano, true})
 	}
 }
 
@@ -56,23 +67,29 @@ func (l *Log) Marks() []Mark {
 	return l.marks
 }
 
-// Close appends the moments to the file, one JSON object a line:
-// {"part":"mounts","ns":123456789,"took":2345}. The first moment of a launch
-// has no "took".
+// Close appends the moments to the file by their time, one JSON object a line:
+// {"part":"mounts","ns":123456789,"child":true,"took":2345}. A part took the time since
+// the one before it in the same process; the first of each has no "took".
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
 	}
+	slices.SortStableFunc(l.marks, func(a, b Mark) int { return cmp.Compare(a.Nano, b.Nano) })
 	var b []byte
-	for i, m := range l.marks {
+	before := map[bool]int64{}
+	for _, m := range l.marks {
 		b = append(b, `{"part":`...)
 		b = strconv.AppendQuote(b, m.Name)
 		b = append(b, `,"ns":`...)
 		b = strconv.AppendInt(b, m.Nano, 10)
-		if i > 0 {
-			b = append(b, `,"took":`...)
-			b = strconv.AppendInt(b, m.Nano-l.marks[i-1].Nano, 10)
+		if m.Child {
+			b = append(b, `,"child":true`...)
 		}
+		if last, ok := before[m.Child]; ok {
+			b = append(b, `,"took":`...)
+			b = strconv.AppendInt(b, m.Nano-last, 10)
+		}
+		before[m.Child] = m.Nano
 		b = append(b, "}\n"...)
 	}
 	f, err := os.OpenFile(l.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)

@@ -11,8 +11,9 @@ import (
 func TestEachMomentIsALineOfJSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	l := Open(file, 100)
-	l.At("clone", 250)
 	l.At("wait for \"spec\"", 1250)
+	l.InChild("clone", 90)
+	l.InChild("mounts", 250)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -20,9 +21,10 @@ func TestEachMomentIsALineOfJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"part":"start","ns":100}
-{"part":"clone","ns":250,"took":150}
-{"part":"wait for \"spec\"","ns":1250,"took":1000}
+	want := `{"part":"clone","ns":90,"child":true}
+{"part":"start","ns":100}
+{"part":"mounts","ns":250,"child":true,"took":160}
+{"part":"wait for \"spec\"","ns":1250,"took":1150}
 `
 	if string(got) != want {
 		t.Errorf("got\n%swant\n%s", got, want)

@@ -143,8 +143,8 @@ func TestPartsOfALaunchAddUpToTheWhole(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"part":"start","ns":1000}
 {"part":"program start","ns":4000,"took":3000}
 {"part":"spec","ns":8000,"took":4000}
-{"part":"clone","ns":5000,"took":-3000}
-{"part":"exec","ns":9000,"took":4000}
+{"part":"clone","ns":5000,"child":true}
+{"part":"exec","ns":9000,"took":1000}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}

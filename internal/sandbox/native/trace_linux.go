@@ -25,6 +25,6 @@ func (b *builder) mark(name string) {
 // report passes the child's moments on to the trace.
 func (b *builder) report() {
 	for _, m := range b.marks {
-		b.trace.At(m.name, m.at.Nano())
+		b.trace.InChild(m.name, m.at.Nano())
 	}
 }

@@ -56,6 +56,7 @@ func serve(args []string) error {
 	if err != nil {
 		return err
 	}
+	adopt(c.Environ)
 	control, err := connOf(d.control)
 	if err != nil {
 		return fmt.Errorf("control: %w", err)
@@ -114,10 +115,26 @@ func converse(g *gate.Gate, c *config.Conn) error {
 			}
 			if err != nil {
 				answer.Error = err.Error()
+			} else {
+				adopt(m.Config.Environ)
 			}
 			if err := c.Send(answer); err != nil {
 				return fmt.Errorf("control: %w", err)
 			}
+		}
+	}
+}
+
+// adopt takes an environment over, if there is one to be taken: who starts a gate
+// may not have what those have for whom it is started.
+func adopt(environ []string) {
+	if environ == nil {
+		return
+	}
+	os.Clearenv()
+	for _, v := range environ {
+		if name, value, ok := strings.Cut(v, "="); ok {
+			_ = os.Setenv(name, value) // a name that cannot be set is none that could be asked for
 		}
 	}
 }

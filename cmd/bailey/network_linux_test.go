@@ -470,6 +470,7 @@ func TestCredentialsNeverEnter(t *testing.T) {
 				}
 			}
 		}
+		w.credentialsOfKeptSandboxes(t, policy)
 		got := w.under(policy, "sh", "-c", "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null; grep -rs ghp_0 /tmp ~ /.bailey | head -1")
 		if strings.Contains(got.stdout, secret) || !strings.Contains(got.stdout, "SERVICE_TOKEN=bailey-adds-it-outside") {
 			t.Errorf("inside: %+v", got)
@@ -478,6 +479,40 @@ func TestCredentialsNeverEnter(t *testing.T) {
 			t.Errorf("the log: %q", log.stdout)
 		}
 	})
+}
+
+// credentialsOfKeptSandboxes are those of who asks for a sandbox that stays; the
+// keeper, which starts the gate, was started without any.
+func (w *world) credentialsOfKeptSandboxes(t *testing.T, policy string) {
+	t.Helper()
+	const other = "ghp_abcdefghijABCDEFGHIJ0123456789456789"
+	w.keep(t)
+	defer w.run("box", "stop", "--all")
+	mine := w.env
+	defer func() { w.env = mine }()
+	w.env = slices.DeleteFunc(slices.Clone(mine), func(v string) bool { return strings.HasPrefix(v, "S") })
+	if got := w.run("-k", "first", "--", "true"); got.status != 0 {
+		t.Errorf("%+v", got)
+	}
+	call := []string{"-k", "dev", "--policy", policy, "--", "curl", "-sS", "--max-time", "20", "https://good.example/header"}
+	w.env = mine
+	for range 2 {
+		if got := w.run(call...); !strings.HasPrefix(got.stdout, "Bearer ghp_0") || strings.Contains(got.stderr, "has changed") {
+			t.Errorf("in a sandbox that stays: %+v", got)
+		}
+	}
+	// Another value is another sandbox, and a reload takes the one that there is now.
+	w.env = append(slices.Clone(mine), "SERVICE_TOKEN="+other)
+	if got := w.run(call...); got.stdout != "Bearer "+other || !strings.Contains(got.stderr, "has changed") {
+		t.Errorf("with another value: %+v", got)
+	}
+	w.env = mine
+	if got := w.run("--policy", policy, "box", "reload", "dev"); got.status != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := w.run("box", "exec", "dev", "--", "curl", "-sS", "--max-time", "20", "https://good.example/header"); !strings.HasPrefix(got.stdout, "Bearer ghp_0") {
+		t.Errorf("after a reload: %+v", got)
+	}
 }
 
 func TestInspectedRequestsAreJudgedByMethodAndPath(t *testing.T) {

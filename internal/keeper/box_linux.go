@@ -40,6 +40,7 @@ type box struct {
 	gate     *gate.Gate  // nil without network rules
 	view     *views.View // nil without path permissions that need one
 	frame    []byte      // key of what cannot change while it stands
+	roots    []string    // variables that name the gate's
 
 	workspace *delta.Delta  // that its changes go to, if it holds one
 	gone      chan struct{} // closed when nothing is left of it
@@ -90,17 +91,20 @@ func (b *box) attend() {
 }
 
 func (b *box) build(c *conn) error {
-	p, err := c.plan(b.key)
+	p, err := c.plan()
 	if err != nil {
 		return err
 	}
+	b.keeper.mu.Lock()
+	b.key = p.Key
+	b.keeper.mu.Unlock()
 	return b.raise(p, func(line string) { _ = c.send(tellNote, Note{line}) }) // it may be gone
 }
 
 // raise builds the sandbox of a plan, and says what its user should know.
 func (b *box) raise(p *Plan, note func(line string)) (err error) {
 	b.spec = &p.Spec
-	b.frame = Key(b.spec.Frame())
+	b.frame, b.roots = frameKey(b.spec), chosen(p.Environ, rootVariables)
 	if err := b.holdWorkspace(); err != nil {
 		return err
 	}
@@ -128,13 +132,13 @@ type House func(s *spec.Spec) (*native.Resident, error)
 func (b *box) open(p *Plan) (*native.Resident, *gate.Gate, error) {
 	ours := b.spec.Runtime == "" || b.spec.Runtime == spec.RuntimeNative || b.spec.Runtime == spec.RuntimeBwrap
 	if house := b.keeper.house; house != nil && !ours {
-		return sandbox.OpenResidentBy(func() (*native.Resident, error) { return house(b.spec) }, b.spec, b.network, b.ask)
+		return sandbox.OpenResidentBy(func() (*native.Resident, error) { return house(b.spec) }, b.spec, p.Environ, b.network, b.ask)
 	}
 	o := native.Options{Report: b.denied, Files: p.Files, View: b.openView}
 	if b.spec.Runtime != spec.RuntimeBwrap {
 		o.Nascent = b.keeper.takeExpected(b.name).begun()
 	}
-	r, g, err := sandbox.OpenResident(b.spec, o, b.network, b.ask)
+	r, g, err := sandbox.OpenResident(b.spec, o, p.Environ, b.network, b.ask)
 	if err != nil && o.Nascent != nil {
 		o.Nascent.Abandon()
 	}

@@ -229,7 +229,7 @@ func (c *Command) take(m *received) (*Status, error) {
 	defer m.close()
 	switch m.kind {
 	case tellWant:
-		return nil, c.conn.send(askSpec, Plan{Spec: *c.spec, Files: fileLimit()})
+		return nil, c.conn.send(askSpec, planOf(c.spec, fileLimit()))
 	case tellNote:
 		var n Note
 		err := m.decode(&n)

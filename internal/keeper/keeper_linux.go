@@ -226,14 +226,15 @@ func (k *Keeper) acquire(c *conn, name string, key []byte, linger time.Duration,
 			b.make(c)
 		}
 		<-b.ready
-		if b.err == nil {
+		switch {
+		case b.err == nil && (isNew || key == nil || k.isKnownBy(b, key)):
 			b.setLinger(linger)
 			return b, nil
-		}
-		b.release(hold)
-		if isNew {
+		case b.err != nil && isNew:
+			b.release(hold)
 			return nil, b.err
 		}
+		b.release(hold)
 	}
 }
 
@@ -257,6 +258,14 @@ func (k *Keeper) find(name string, key []byte, hold bool) (b *box, isNew bool, o
 	}
 	b.count(hold, 1)
 	return b, isNew, nil
+}
+
+// isKnownBy says whether a sandbox has a key. What was waited for may have become
+// another than was announced.
+func (k *Keeper) isKnownBy(b *box, key []byte) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return bytes.Equal(b.key, key)
 }
 
 // forget removes a sandbox that has ended.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -198,21 +200,78 @@ func TestKeeperSurvivesBadClients(t *testing.T) {
 	}
 }
 
-// The plan must be the one whose key was announced.
+// Files may be replaced between the moment when a sandbox is asked for and the
+// moment when it is made: it is known by what it shows then.
+func TestSandboxIsKnownByWhatItWasMadeFrom(t *testing.T) {
+	startKeeper(t)
+	s := compiled(t, "echo", "hi")
+	hold := func(key []byte) *conn {
+		c, err := Own().dial(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.send(askHold, Hold{Name: "dev", Key: key, Linger: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := hold([]byte("before a file was replaced"))
+	defer first.close()
+	if err := (&Command{conn: first, spec: s}).begin(); err != nil {
+		t.Fatal(err)
+	}
+	boxes, err := List()
+	if err != nil || len(boxes) != 1 {
+		t.Fatalf("%+v, %v", boxes, err)
+	}
+	second := hold(Key(s))
+	defer second.close()
+	if err := (&Command{conn: second, spec: s}).begin(); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := List(); err != nil || len(now) != 1 || now[0].Pid != boxes[0].Pid {
+		t.Errorf("%+v, then %+v, %v", boxes, now, err)
+	}
+}
+
+// Client and keeper must see the same files.
 func TestKeeperChecksThePlan(t *testing.T) {
 	startKeeper(t)
-	s, other := compiled(t, "echo", "hi"), compiled(t, "echo", "hi")
-	other.Mounts = nil
+	s := compiled(t, "echo", "hi")
 	c, err := Own().dial(true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.close()
-	if err := c.send(askHold, Hold{Name: "dev", Key: Key(s), Linger: time.Minute}); err != nil {
-		t.Fatal(err)
+	answer, err := c.exchange(askHold, Hold{Name: "dev", Key: Key(s), Linger: time.Minute})
+	for err == nil && answer.kind == tellWant {
+		answer, err = c.exchange(askSpec, Plan{Spec: *s, Key: []byte("other files")})
 	}
-	if err := (&Command{conn: c, spec: other}).begin(); err == nil || !strings.Contains(err.Error(), "not the one that was announced") {
+	if err == nil || !strings.Contains(err.Error(), "sees other files") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A credential is a part of what is decided about a sandbox, and so are the roots
+// that servers are verified with.
+func TestKeyChangesWithWhatTheGateIsGiven(t *testing.T) {
+	gated := *compiled(t, "true")
+	gated.Gate = &spec.Gate{Config: config.Config{Inject: []config.Injection{{FromEnv: "TOKEN"}}}}
+	base := []string{"HOME=/home/me", "TOKEN=one"}
+	key := string(keyOf(&gated, base))
+	for name, c := range map[string]struct {
+		environ []string
+		same    bool
+	}{
+		"another value":              {[]string{"HOME=/home/me", "TOKEN=two"}, false},
+		"none":                       {[]string{"HOME=/home/me"}, false},
+		"roots":                      {append([]string{"SSL_CERT_FILE=/ca"}, base...), false},
+		"of two the last one counts": {append([]string{"TOKEN=two"}, base...), true},
+		"what nobody asks for":       {append([]string{"SHLVL=2"}, base...), true},
+	} {
+		if same := string(keyOf(&gated, c.environ)) == key; same != c.same {
+			t.Errorf("%s: the key is the same: %v", name, same)
+		}
 	}
 }
 
@@ -298,6 +357,34 @@ func TestKeyChangesWithEverythingButTheCommand(t *testing.T) {
 		if same := string(Key(&changed)) == base; same != isCommand {
 			t.Errorf("%s: the key is the same: %v", field.Name, same)
 		}
+	}
+}
+
+// The gate is given what its credentials are read from, and no more.
+func TestTheGateIsGivenWhatItNeeds(t *testing.T) {
+	t.Setenv("TOKEN", "one")
+	t.Setenv("SSL_CERT_DIR", "/roots")
+	t.Setenv("VAULT_ADDR", "somewhere")
+	for name, c := range map[string]struct {
+		inject config.Injection
+		want   []string
+	}{
+		"nothing":    {config.Injection{FromFile: "/token"}, []string{"SSL_CERT_DIR"}},
+		"a variable": {config.Injection{FromEnv: "TOKEN"}, []string{"SSL_CERT_DIR", "TOKEN"}},
+		"a program":  {config.Injection{FromCommand: []string{"vault"}}, []string{"SSL_CERT_DIR", "TOKEN", "VAULT_ADDR"}},
+	} {
+		s := &spec.Spec{Gate: &spec.Gate{Config: config.Config{Inject: []config.Injection{c.inject}}}}
+		var got []string
+		for _, v := range chosen(needed(s), []string{"SSL_CERT_DIR", "TOKEN", "VAULT_ADDR"}) {
+			variable, _, _ := strings.Cut(v, "=")
+			got = append(got, variable)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	if got := needed(&spec.Spec{}); got != nil {
+		t.Errorf("without a gate: %q", got)
 	}
 }
 

@@ -201,7 +201,7 @@ func (r *Remote) Expect(name string) {
 // commands get, or 0.
 func (r *Remote) Open(name string, s *spec.Spec, files uint64) (Standing, error) {
 	var st Standing
-	_, err := r.ask(linkOpen, func(ref uint64) any { return Open{ref, name, Plan{*s, files}} }, &st)
+	_, err := r.ask(linkOpen, func(ref uint64) any { return Open{ref, name, planOf(s, files)} }, &st)
 	return st, err
 }
 
@@ -313,7 +313,7 @@ func (r *Remote) Root(name, dir string) (*os.File, error) {
 // Reload gives a sandbox the network rules of a Spec, which must be the same in
 // everything else.
 func (r *Remote) Reload(name string, s *spec.Spec) error {
-	return r.do(linkReload, func(ref uint64) any { return Rules{ref, Change{name, *s}} })
+	return r.do(linkReload, func(ref uint64) any { return Rules{ref, changeTo(name, s)} })
 }
 
 // Expose has a port of the host lead to one of a sandbox, and returns all that do.

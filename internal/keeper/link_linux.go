@@ -535,7 +535,7 @@ func (k *Keeper) changeRules(r *Rules) (any, []*os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return nil, nil, b.reload(&r.Change.Spec)
+	return nil, nil, b.reload(&r.Change)
 }
 
 // changePort exposes a port of a sandbox, or withdraws it, and tells all that are

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,9 +83,22 @@ type Run struct {
 // Plan is a sandbox to be made.
 type Plan struct {
 	Spec spec.Spec
+	// Key is what the sandbox is known by, as the client sees it now.
+	Key []byte
 	// Files is the client's soft limit of open files.
 	Files uint64
+	// Environ is what the network gate has for its environment. It is nowhere else:
+	// it may hold credentials.
+	Environ []string
 }
+
+// planOf is the plan of a Spec for this process.
+func planOf(s *spec.Spec, files uint64) Plan {
+	return Plan{Spec: *s, Key: Key(s), Files: files, Environ: needed(s)}
+}
+
+// key is what the sandbox of the plan is known by, as this process sees it now.
+func (p *Plan) key() []byte { return keyOf(&p.Spec, p.Environ) }
 
 // Hold asks for a sandbox to be kept for as long as the connection stands, and
 // for a while after that in which the client can return.
@@ -213,10 +227,14 @@ func (f *Failure) err() error {
 }
 
 // Key is a hash of all that is decided about a sandbox: the Spec without its
-// command, and which files of the host the mounts show, since one that was
-// replaced is another although its name is the same.
-func Key(s *spec.Spec) []byte {
+// command, which files of the host the mounts show, since one that was replaced is
+// another although its name is the same, and the credentials that this process has
+// for it in variables.
+func Key(s *spec.Spec) []byte { return keyOf(s, os.Environ()) }
+
+func keyOf(s *spec.Spec, environ []string) []byte {
 	b := wire.Append(nil, *s.Box())
+	b = wire.Append(b, decisive(s, environ))
 	for i := range s.Mounts {
 		if m := &s.Mounts[i]; m.Kind == spec.Bind || m.Kind == spec.Private {
 			var st unix.Stat_t

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"slices"
@@ -122,11 +123,11 @@ func (k *Keeper) findStock(c *conn, t Take) (*stock, error) {
 	if s != nil {
 		return s, nil
 	}
-	p, err := c.plan(t.Key)
+	p, err := c.plan()
 	if err != nil {
 		return nil, err
 	}
-	s = &stock{key: string(t.Key), spec: &p.Spec, linger: t.Linger, used: time.Now(), changed: make(chan struct{})}
+	s = &stock{key: string(p.Key), spec: &p.Spec, linger: t.Linger, used: time.Now(), changed: make(chan struct{})}
 	k.mu.Lock()
 	var leaving []Waiting
 	if other := k.stocks[s.key]; other != nil {
@@ -278,8 +279,28 @@ func end(list []Waiting) {
 	}
 }
 
-// plan asks the client for the plan with a key.
-func (c *conn) plan(key []byte) (*Plan, error) {
+// maxPlans is how often a client is asked for its plan, if files that it shows are
+// replaced meanwhile.
+const maxPlans = 3
+
+// plan asks the client for its plan, and returns it with the key it has now. That
+// may be another than was announced: files are replaced. But client and keeper must
+// see the same ones.
+func (c *conn) plan() (*Plan, error) {
+	for range maxPlans {
+		p, err := c.askPlan()
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(p.key(), p.Key) {
+			return p, nil
+		}
+	}
+	return nil, errors.New("the keeper of sandboxes sees other files than this command, or they keep being replaced; " +
+		"if it was started in another mount namespace, end its sandboxes, and the next command starts another: bailey box stop --all")
+}
+
+func (c *conn) askPlan() (*Plan, error) {
 	r, err := c.exchange(tellWant, nil)
 	if err != nil {
 		return nil, err
@@ -288,14 +309,8 @@ func (c *conn) plan(key []byte) (*Plan, error) {
 	if r.kind != askSpec {
 		return nil, errors.New("the client sent no plan")
 	}
-	var p Plan
-	if err := r.decode(&p); err != nil {
-		return nil, err
-	}
-	if string(Key(&p.Spec)) != string(key) {
-		return nil, errors.New("the plan is not the one that was announced; something changed meanwhile, try again")
-	}
-	return &p, nil
+	p := new(Plan)
+	return p, r.decode(p)
 }
 
 // Asked is a request for a sandbox that waits. While it stands, the keeper builds no
@@ -322,9 +337,12 @@ func AskWaiting(s *spec.Spec, linger time.Duration) (*Asked, error) {
 }
 
 func (c *conn) askWaiting(s *spec.Spec, linger time.Duration) (*Asked, error) {
-	answer, err := c.exchange(askTake, Take{Key: Key(s), Linger: linger})
-	if err == nil && answer.kind == tellWant {
-		answer, err = c.exchange(askSpec, Plan{Spec: *s.Box()})
+	// The gate of such a sandbox is this process's, and so is its environment.
+	p := Plan{Spec: *s.Box(), Key: keyOf(s, nil)}
+	answer, err := c.exchange(askTake, Take{Key: p.Key, Linger: linger})
+	for err == nil && answer.kind == tellWant {
+		p.Key = p.key()
+		answer, err = c.exchange(askSpec, p)
 	}
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -11,15 +12,18 @@ import (
 // Change asks for other network rules or path permissions in a sandbox that
 // stands.
 type Change struct {
-	Name string
-	Spec spec.Spec
+	Name    string
+	Spec    spec.Spec
+	Environ []string // see Plan
 }
+
+func changeTo(name string, s *spec.Spec) Change { return Change{name, *s, needed(s)} }
 
 // Reload gives the sandbox of a name the network rules and the path permissions
 // of a Spec, which must be the same in everything else. The first hold for
 // connections made from then on, the second also for what is open.
 func Reload(name string, s *spec.Spec) error {
-	c, _, err := ask(askReload, Change{name, *s}, false)
+	c, _, err := ask(askReload, changeTo(name, s), false)
 	if c == nil && err == nil {
 		err = fmt.Errorf("%w: %s", ErrMissing, name)
 	}
@@ -46,7 +50,7 @@ func (k *Keeper) reload(c *conn, r *received) error {
 		return b.err
 	}
 	var fixed *fixedError
-	if err := b.reload(&change.Spec); errors.As(err, &fixed) {
+	if err := b.reload(&change); errors.As(err, &fixed) {
 		return fmt.Errorf("%w; for a new one: bailey box stop %s", err, b.name)
 	} else if err != nil {
 		return err
@@ -54,20 +58,26 @@ func (k *Keeper) reload(c *conn, r *received) error {
 	return c.send(tellDone, nil)
 }
 
+// frameKey is a hash of what cannot change while a sandbox stands.
+func frameKey(s *spec.Spec) []byte { return keyOf(s.Frame(), nil) }
+
 // fixedError is the error for what only a new sandbox can have.
 type fixedError struct{ error }
 
 // reload changes the rules, and what the sandbox is known by: a command under the
 // new policy finds it.
-func (b *box) reload(s *spec.Spec) error {
+func (b *box) reload(c *Change) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
-	key := Key(s)
-	s = spec.Closing(b.spec, s)
+	key := keyOf(&c.Spec, c.Environ)
+	s := spec.Closing(b.spec, &c.Spec)
 	if err := spec.Changeable(b.spec, s); err != nil {
 		return &fixedError{err}
 	}
-	if !bytes.Equal(b.frame, Key(s.Frame())) {
+	if s.Gate != nil && !slices.Equal(b.roots, chosen(c.Environ, rootVariables)) {
+		return &fixedError{errors.New("SSL_CERT_FILE or SSL_CERT_DIR is not what it was when the sandbox was made, and the network gate has read its roots")}
+	}
+	if !bytes.Equal(b.frame, frameKey(s)) {
 		return &fixedError{errors.New("files that the sandbox shows were replaced since it was made")}
 	}
 	if s.Gate == nil && s.Rules == nil && !s.Inlet {
@@ -79,7 +89,9 @@ func (b *box) reload(s *spec.Spec) error {
 		}
 	}
 	if s.Gate != nil {
-		if err := b.gate.Reload(s.Gate.Config); err != nil {
+		told := s.Gate.Config
+		told.Environ = c.Environ
+		if err := b.gate.Reload(told); err != nil {
 			return err
 		}
 		b.now = &s.Gate.Config

@@ -30,7 +30,7 @@ func (m *Manager) OpenOver(over *spec.Overlay) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, g, err := OpenResident(s, native.Options{}, nil, m.config.Ask)
+	r, g, err := OpenResident(s, native.Options{}, nil, nil, m.config.Ask)
 	if err != nil {
 		return nil, err
 	}
@@ -39,23 +39,24 @@ func (m *Manager) OpenOver(over *spec.Overlay) (*Box, error) {
 
 // OpenResident makes a sandbox that stays. Its network gate, nil if it needs none,
 // starts when the first connection wants it, for as long as the sandbox stands,
-// and reports what it does. Both report and ask may be nil.
-func OpenResident(s *spec.Spec, o native.Options, report func(*event.Event), ask gate.AskFunc) (*native.Resident, *gate.Gate, error) {
+// and reports what it does. Environ is what the gate has for its environment, this
+// process's if it is nil. Both report and ask may be nil.
+func OpenResident(s *spec.Spec, o native.Options, environ []string, report func(*event.Event), ask gate.AskFunc) (*native.Resident, *gate.Gate, error) {
 	open := native.Open
 	if s.Runtime == spec.RuntimeBwrap {
 		open = bwrap.Open
 	}
-	return OpenResidentBy(func() (*native.Resident, error) { return open(s, o) }, s, report, ask)
+	return OpenResidentBy(func() (*native.Resident, error) { return open(s, o) }, s, environ, report, ask)
 }
 
 // OpenResidentBy is OpenResident for a runtime that opens sandboxes by itself.
-func OpenResidentBy(open func() (*native.Resident, error), s *spec.Spec, report func(*event.Event), ask gate.AskFunc) (*native.Resident, *gate.Gate, error) {
+func OpenResidentBy(open func() (*native.Resident, error), s *spec.Spec, environ []string, report func(*event.Event), ask gate.AskFunc) (*native.Resident, *gate.Gate, error) {
 	g, err := gate.Prepare(s)
 	if err != nil {
 		return nil, nil, err
 	}
 	if g != nil {
-		g.Ask = ask
+		g.Ask, g.Environ = ask, environ
 	}
 	r, err := open()
 	if err != nil {

@@ -108,6 +108,10 @@ type Config struct {
 	// AuthorityDir holds the certificate authority that signs for hosts whose
 	// TLS is opened. It is needed if NeedsAuthority.
 	AuthorityDir string `json:"authorityDir,omitempty"`
+	// Environ is the environment that credentials, the programs that print them and
+	// the roots of TLS are looked up in; none: the gate's own. Who starts the gate adds
+	// it, so that no value is in a Spec.
+	Environ []string `json:"environ,omitempty"`
 	// Nameservers are asked instead of the host's own, as address:port.
 	Nameservers []string `json:"nameservers,omitempty"`
 }

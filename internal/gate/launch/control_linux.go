@@ -30,6 +30,9 @@ func (g *Gate) record(process int, report func(*event.Event)) {
 // told is the configuration with what only this process knows.
 func (g *Gate) told(c config.Config) config.Config {
 	c.CanAsk, c.Process = g.Ask != nil, g.process
+	if c.Environ == nil {
+		c.Environ = g.Environ
+	}
 	return c
 }
 
@@ -77,7 +80,8 @@ func (g *Gate) answer(ctx context.Context, c *config.Conn, q config.Message) {
 }
 
 // Reload gives the gate another configuration, which holds for connections that
-// come from now on. If it returns an error, the old one still holds.
+// come from now on. If it returns an error, the old one still holds. The
+// environment stays as it was unless the configuration has one.
 func (g *Gate) Reload(c config.Config) error {
 	if g == nil {
 		return errors.New("the sandbox has no network gate")
@@ -104,6 +108,7 @@ func (g *Gate) Reload(c config.Config) error {
 		if text != "" {
 			return errors.New(text)
 		}
+		g.Environ = c.Environ
 		return nil
 	case <-g.hungUp:
 		return errors.New("the network gate has ended")

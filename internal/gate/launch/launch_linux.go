@@ -40,6 +40,9 @@ type Gate struct {
 	// Ask answers the gate's questions; nil if nobody can be asked. It is set
 	// before Attend or Keep.
 	Ask AskFunc
+	// Environ is what the gate has for its environment, if that is not this
+	// process's: see config.Config. It is set before Attend or Keep.
+	Environ []string
 
 	program   string
 	config    config.Config

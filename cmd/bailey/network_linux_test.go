@@ -337,11 +337,13 @@ func TestGrantedPortsOfLoopbackAreTheHosts(t *testing.T) {
 	testenv.Requires(t, testenv.Program("curl"), testenv.Program("python3"))
 	inWorld(t, func(t *testing.T, w *world) {
 		policy := `{"network": {"allowLocalOutboundPorts": ["8080"]}}`
-		if got := w.under(policy, "curl", "-sS", "--max-time", "20", "http://127.0.0.1:8080/"); got.stdout != "answer from 127.0.0.1:8080" {
-			t.Errorf("granted: %+v", got)
-		}
-		if got := w.under(policy, "curl", "-sS", "--max-time", "20", "http://127.0.0.1:80/"); got.status == 0 {
-			t.Errorf("not granted: %+v", got)
+		for _, policy := range []string{policy, `{"network": {"allowedDomains": ["*"], "allowLocalOutboundPorts": ["8080"]}}`} {
+			if got := w.under(policy, "curl", "-sS", "--max-time", "20", "http://127.0.0.1:8080/"); got.stdout != "answer from 127.0.0.1:8080" {
+				t.Errorf("%s: granted: %+v", policy, got)
+			}
+			if got := w.under(policy, "curl", "-sS", "--max-time", "20", "http://127.0.0.1:80/"); got.status == 0 {
+				t.Errorf("%s: not granted: %+v", policy, got)
+			}
 		}
 		const own = `
 import socket

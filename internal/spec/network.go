@@ -98,13 +98,23 @@ func (c *compiler) needsGate(open bool) bool {
 	if n.HTTPProxyPort != nil || n.SOCKSProxyPort != nil {
 		return true
 	}
-	if open {
-		return len(n.DeniedDomains) > 0 || len(ssh.DeniedHosts) > 0 || n.Limits != nil || n.UpstreamProxy != nil ||
-			isFalse(n.AllowLocalOutbound) || isFalse(n.AllowLocalBinding) || len(n.ExposePorts) > 0 || is(n.Egress, egressSocket)
+	// Who insists on capture has a gate though nothing is granted, or everything, and
+	// can be told something else later.
+	if isTrue(n.Transparent) {
+		return true
 	}
-	// Who insists on capture has a gate though nothing is granted, and can grant
-	// something later.
-	return len(n.AllowedDomains) > 0 || len(n.AllowedCIDRs) > 0 || is(n.DefaultAction, "proxy") || is(n.DefaultAction, "ask") || isTrue(n.Transparent)
+	if open {
+		return len(n.DeniedDomains) > 0 || len(ssh.DeniedHosts) > 0 || n.Limits != nil || n.UpstreamProxy != nil || len(n.Inject) > 0 ||
+			c.narrowsLoopback() || isFalse(n.AllowLocalBinding) || len(n.ExposePorts) > 0 || is(n.Egress, egressSocket)
+	}
+	return len(n.AllowedDomains) > 0 || len(n.AllowedCIDRs) > 0 || is(n.DefaultAction, "proxy") || is(n.DefaultAction, "ask")
+}
+
+// narrowsLoopback says whether some ports of the host's loopback are to be out of
+// reach: those that are not named, or all of them.
+func (c *compiler) narrowsLoopback() bool {
+	n := &c.policy.Network
+	return isFalse(n.AllowLocalOutbound) || len(n.AllowLocalOutboundPorts) > 0 && !slices.Contains(n.AllowLocalOutboundPorts, "*")
 }
 
 // wantsLocal says whether services on the host's loopback can be reached. To name

@@ -14,7 +14,9 @@ func compileNetwork(t *testing.T, n policy.Network) *Spec {
 	t.Helper()
 	p := basicPolicy()
 	p.Network = n
-	s, err := Compile(p, newSystem("/home/u/p/"), Command{Argv: []string{"true"}})
+	facts := newSystem("/home/u/p/")
+	facts.host.Authority = &Authority{Dir: "/home/u/ca", Bundle: "/home/u/ca/bundle", Store: "/home/u/ca/store"}
+	s, err := Compile(p, facts, Command{Argv: []string{"true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,6 +24,7 @@ func compileNetwork(t *testing.T, n policy.Network) *Spec {
 }
 
 func TestNetworkIsAsSmallAsThePolicy(t *testing.T) {
+	inject := []policy.Injection{{Hosts: []string{"a.example"}, Bearer: new(true), FromEnv: "TOKEN"}}
 	deny, allow := []policy.NetworkRule{{Host: "a.example", Action: "deny"}}, []policy.NetworkRule{{Host: "a.example", Action: "allow"}}
 	for name, test := range map[string]struct {
 		policy policy.Network
@@ -34,6 +37,9 @@ func TestNetworkIsAsSmallAsThePolicy(t *testing.T) {
 		"everything but one":       {policy.Network{AllowedDomains: []string{"*"}, DeniedDomains: []string{"x.example"}}, NetworkGate},
 		"everything but loopback":  {policy.Network{AllowedDomains: []string{"*"}, AllowLocalOutbound: new(false)}, NetworkGate},
 		"everything, with limits":  {policy.Network{AllowedDomains: []string{"*"}, Limits: &policy.NetworkLimits{}}, NetworkGate},
+		"everything, but a port":   {policy.Network{AllowedDomains: []string{"*"}, AllowLocalOutboundPorts: []string{"81"}}, NetworkGate},
+		"everything, all ports":    {policy.Network{AllowedDomains: []string{"*"}, AllowLocalOutboundPorts: []string{"*"}}, NetworkHost},
+		"everything, a credential": {policy.Network{AllowedDomains: []string{"*"}, Inject: inject}, NetworkGate},
 		"everything, with a rule":  {policy.Network{AllowedDomains: []string{"*"}, Rules: deny}, NetworkGate},
 		"a host":                   {policy.Network{AllowedDomains: []string{"x.example"}}, NetworkGate},
 		"a rule":                   {policy.Network{Rules: allow}, NetworkGate},
@@ -123,7 +129,7 @@ func TestWhoInsistsOnCaptureHasAGate(t *testing.T) {
 		"nothing said":     {policy.Network{}, NetworkNone},
 		"closed":           {policy.Network{Transparent: new(true)}, NetworkGate},
 		"closed, without":  {policy.Network{Transparent: new(false)}, NetworkNone},
-		"open":             {policy.Network{Transparent: new(true), AllowedDomains: []string{"*"}}, NetworkHost},
+		"open":             {policy.Network{Transparent: new(true), AllowedDomains: []string{"*"}}, NetworkGate},
 		"only a denial":    {policy.Network{Transparent: new(true), DeniedDomains: []string{"a.b"}}, NetworkGate},
 		"a rule that asks": {policy.Network{Rules: []policy.NetworkRule{{Host: "a.b", Action: "ask"}}}, NetworkGate},
 	} {

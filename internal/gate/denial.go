@@ -88,10 +88,14 @@ func unnamed(s *rules.Set, q rules.Query) (reason, fix string) {
 	rule := `network.rules: {"host": ` + host + `, `
 	port := `"ports": ["` + strconv.Itoa(int(q.Port)) + `"], `
 	const allow = `"action": "allow"}`
-	granted := func(q rules.Query) bool { return s.Foresee(q).Action != config.Deny }
+	// That the default is to ask, or to let a proxy decide, grants nothing.
+	granted := func(q rules.Query) bool {
+		v := s.Foresee(q)
+		return v.Action == config.Allow || v.Action != config.Deny && v.Rule != nil
+	}
 	switch {
 	case q.Method != "" && granted(rules.Query{Host: q.Host, Port: q.Port, Scheme: q.Scheme}):
-		return "no rule allows this method and path", rule + port + `"methods": [` + quote(q.Method) + `], ` + allow
+		return requestFix(q)
 	case q.Scheme == rules.HTTPS && granted(rules.Query{Host: q.Host, Port: q.Port, Scheme: q.Scheme}):
 		return "its rules depend on methods and paths, which cannot be seen in TLS", `"inspect": true in the rule for ` + host
 	case q.Scheme != 0 && granted(rules.Query{Host: q.Host, Port: q.Port}):
@@ -102,6 +106,30 @@ func unnamed(s *rules.Set, q rules.Query) (reason, fix string) {
 		return "no rule of the policy allows it", portFix(q, rule+port+allow)
 	}
 	return "no rule of the policy allows it", "network.allowedDomains: " + host
+}
+
+// requestFix is the smallest rule that would let a request through, wherever it
+// stands among the others: none of them matches. A path that servers could read in
+// two ways no rule allows.
+func requestFix(q rules.Query) (reason, fix string) {
+	r := config.Rule{
+		Host: q.Host.String(), Ports: []config.Ports{{From: q.Port, To: q.Port}}, Schemes: []string{schemeName(q.Scheme)},
+		Methods: []string{q.Method}, Action: config.Allow, Inspect: q.Scheme == rules.HTTPS,
+	}
+	fix = `network.rules: {"host": ` + quote(r.Host) + `, "ports": ["` + strconv.Itoa(int(q.Port)) + `"], "schemes": [` + quote(r.Schemes[0]) +
+		`], "methods": [` + quote(q.Method) + `], `
+	if q.Path != nil {
+		r.Paths = []string{q.Path.String()}
+		fix += `"paths": [` + quote(r.Paths[0]) + `], `
+	}
+	if r.Inspect {
+		fix += `"inspect": true, `
+	}
+	alone, err := rules.Compile(&config.Config{Rules: []config.Rule{r}, Default: config.Deny})
+	if err != nil || alone.Decide(q).Action != config.Allow {
+		return "no rule allows this method and path, and none can allow a path that servers could read in several ways", ""
+	}
+	return "no rule allows this method and path", fix + `"action": "allow"}`
 }
 
 func portFix(q rules.Query, rule string) string {

@@ -53,6 +53,9 @@ func NewPath(escaped string) (*Path, error) {
 	return p, nil
 }
 
+// String is the path as a rule would have it.
+func (p *Path) String() string { return p.plain }
+
 // mustMatch says whether the pattern matches in every reading.
 func (p *Path) mustMatch(pattern *pathPattern) bool {
 	return p != nil && !p.ambiguous && glob(pattern.plain, p.plain, false) && glob(pattern.loose, p.loose, false)

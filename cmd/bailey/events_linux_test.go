@@ -143,6 +143,10 @@ func TestMonitorTellsOfEachHost(t *testing.T) {
 				t.Errorf("%s is not told of: %s", host, got.stderr)
 			}
 		}
+		limited := w.run("-m", "--policy", granting(`"allowedDomains": ["good.example"], "limits": {"idle": "500ms"}`), "--", "curl", "-sS", "http://good.example/slow")
+		if !strings.Contains(limited.stdout, "network.limits.idle") || !strings.Contains(limited.stderr, "met the limit network.limits.idle") {
+			t.Errorf("a limit: %+v", limited)
+		}
 		got = w.run("-m", "--json", "--policy", policy, "-c", line)
 		var kinds []string
 		for text := range strings.Lines(got.stderr) {

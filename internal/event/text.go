@@ -36,14 +36,17 @@ func summary(denials []Event, rest int) []string {
 }
 
 func (e *Event) summary() string {
-	const longest = 160
+	if e.Kind == Limit {
+		return e.what() + e.repetitions()
+	}
+	const longest, longestFix = 160, 400
 	text := "denied: " + join(plain.Text(string(e.Op)), plain.Word(shorten(e.subject(), longest)), plain.Word(shorten(e.Method, longest)))
 	if e.Rule != "" {
 		text += " (" + plain.Text(shorten(e.Rule, longest)) + ")"
 	}
 	text += e.repetitions()
 	// A fix that is cut short would grant something else.
-	if e.Fix != "" && len(e.Fix) <= longest {
+	if e.Fix != "" && len(e.Fix) <= longestFix {
 		text += "; to allow: " + plain.Text(e.Fix)
 	}
 	return text

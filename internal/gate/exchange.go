@@ -72,13 +72,22 @@ func (h *exchange) run(r *request) (keep bool, err error) {
 	if err != nil {
 		h.hangUp()
 		body.stop(h.client)
-		shown := fmt.Errorf("%s does not answer: %w", r.to, plainError(err))
-		if body.malformed() {
-			shown = &head.Error{Status: http.StatusBadRequest, Text: "malformed body"}
-		}
-		return h.refuse(r.Request, shown), err
+		return h.refuse(r.Request, h.unanswered(r, body, err)), err
 	}
 	return h.finish(r, answer, body)
+}
+
+// unanswered is what a client is told whose request got no answer.
+func (h *exchange) unanswered(r *request, body *upload, err error) error {
+	switch {
+	case h.expired.Load():
+		return errTotal(http.StatusGatewayTimeout)
+	case h.idled.Load():
+		return errIdle()
+	case body.malformed():
+		return &head.Error{Status: http.StatusBadRequest, Text: "malformed body"}
+	}
+	return fmt.Errorf("%s does not answer: %w", r.to, plainError(err))
 }
 
 // errHungUp says that the server closed the connection before any part of an
@@ -98,6 +107,7 @@ func (h *exchange) connect(r *request) (reused bool, err error) {
 		return true, nil
 	}
 	h.hangUp()
+	defer h.answerable(h.cancel)()
 	if h.open != nil {
 		h.up, err = h.open()
 	} else {
@@ -105,6 +115,9 @@ func (h *exchange) connect(r *request) (reused bool, err error) {
 	}
 	if err != nil {
 		h.up = nil
+		if h.expired.Load() {
+			err = errTotal(http.StatusGatewayTimeout)
+		}
 		return false, err
 	}
 	h.to = r.to
@@ -139,7 +152,12 @@ func (r *request) upgrade() string {
 // send sends the request and reads the head of the final answer. The body may
 // still be on its way then.
 func (h *exchange) send(r *request, fields head.Fields) (*head.Response, *upload, error) {
-	defer h.watch()()
+	up := h.up.Conn
+	defer h.answerable(func() { relay.Reset(up) })()
+	defer relay.Watch(up, h.limits.Idle, func() {
+		h.idled.Store(true)
+		relay.Reset(up)
+	})()
 	text := []byte(r.Method + " " + h.target(r) + " HTTP/1.1\r\n")
 	if via := h.up.via; via != nil {
 		if a := via.authorization(); a != "" {

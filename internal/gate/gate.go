@@ -66,6 +66,7 @@ type Gate struct {
 	asker   *asker
 	owners  *owner.Finder // nil: nobody asks for them
 	slots   chan struct{} // as many as connections are allowed at once
+	away    chan struct{} // as many as are told at once that there is no room
 	current atomic.Pointer[state]
 
 	rejected    rejections
@@ -118,6 +119,7 @@ func New(o Options) (*Gate, error) {
 		return nil, err
 	}
 	g.slots = make(chan struct{}, g.current.Load().limits.Connections)
+	g.away = make(chan struct{}, maxTurnedAway)
 	return g, nil
 }
 

@@ -120,12 +120,10 @@ type exchange struct {
 // serve reads requests and handles them until one says to stop.
 func (h *exchange) serve(handle func(*head.Request) bool) {
 	for wait := greetingTime; ; wait = keepAliveTime {
-		h.client.expect(wait)
-		if _, err := h.client.buffered().Peek(1); err != nil {
+		if !h.begins(wait) {
 			return
 		}
-		h.client.expect(greetingTime)
-		q, err := head.ReadRequest(h.client.buffered(), int(h.limits.HeaderBytes))
+		q, err := h.readHead()
 		if err != nil {
 			h.refuseHead(err)
 			return
@@ -137,14 +135,43 @@ func (h *exchange) serve(handle func(*head.Request) bool) {
 	}
 }
 
+// begins waits for a request to begin. Who does not begin one is told nothing.
+func (h *exchange) begins(wait time.Duration) bool {
+	h.client.expect(wait)
+	defer h.answerable(h.client.hurry)()
+	_, err := h.client.buffered().Peek(1)
+	return err == nil && !h.expired.Load()
+}
+
+// readHead reads the head of a request that has begun.
+func (h *exchange) readHead() (*head.Request, error) {
+	h.client.expect(greetingTime)
+	defer h.answerable(h.client.hurry)()
+	q, err := head.ReadRequest(h.client.buffered(), int(h.limits.HeaderBytes))
+	switch {
+	case h.expired.Load():
+		return nil, errTotal(http.StatusRequestTimeout)
+	case isTimeout(err):
+		return nil, h.tooSlow(h.client)
+	}
+	return q, err
+}
+
+// tooSlow is the error for a client that does not come to the end of what it has
+// to say.
+func (s *session) tooSlow(client *wire) error {
+	if client.isOverdue() {
+		return &head.Error{Status: http.StatusRequestTimeout, Text: "the request does not come to its end"}
+	}
+	s.emit(limitEvent("limits.idle"))
+	return overLimit(http.StatusRequestTimeout, "nothing of the request came for longer", "idle")
+}
+
 // refuseHead answers what could not be read as a request.
 func (h *exchange) refuseHead(err error) {
 	var malformed *head.Error
-	switch {
-	case errors.As(err, &malformed):
+	if errors.As(err, &malformed) {
 		_, _ = h.client.Write(answerTo(err, true))
-	case isTimeout(err):
-		_, _ = h.client.Write(plainAnswer(http.StatusRequestTimeout, "Bailey: the request does not come to its end.\n", true))
 	}
 	h.linger()
 }

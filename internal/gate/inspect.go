@@ -54,14 +54,14 @@ func (t *tunnel) inspect(q rules.Query, h hello.Hello) error {
 	}
 	if failed != nil {
 		// Said in HTTP, where a person gets to read it.
-		t.serveOrigin(newWire(client), q, nil, func() (*leg, error) { return nil, failed })
+		t.serveOrigin(t.wireOf(client), q, nil, func() (*leg, error) { return nil, failed })
 		return errReported
 	}
 	if protocol == protocolHTTP2 {
 		t.serveHTTP2(client, q, up, dial)
 		return errReported
 	}
-	t.serveOrigin(newWire(client), q, up, func() (*leg, error) { return t.dialTLS(q, named, []string{protocolHTTP1}) })
+	t.serveOrigin(t.wireOf(client), q, up, func() (*leg, error) { return t.dialTLS(q, named, []string{protocolHTTP1}) })
 	return errReported
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +24,16 @@ func TestConnectionsAreLimited(t *testing.T) {
 		io.WriteString(c, "GET http://allowed.example/ HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
 		readAnswer(t, bufio.NewReader(c), "GET")
 	}
-	got, _ := io.ReadAll(dialGate(t, w.http))
-	contains(t, "one too many", string(got), "HTTP/1.1 503", "network.limits.connections")
+	const request = "GET http://allowed.example/ HTTP/1.1\r\nHost: allowed.example\r\n\r\n"
+	for _, l := range []net.Listener{w.http, w.mixed, w.unix} {
+		contains(t, "one too many", say(t, l, request), "HTTP/1.1 503", "network.limits.connections")
+	}
+	if got := say(t, w.mixed, "\x05\x01\x00\x05\x01\x00\x03\x0fallowed.example\x00\x50"); got != "\x05\x00\x05\x01\x00\x01\x00\x00\x00\x00\x00\x00" {
+		t.Errorf("SOCKS: got %q", got)
+	}
+	if err := handshake(w.redirected(netip.AddrPortFrom(public, 443).String()), "allowed.example"); err == nil || !strings.Contains(err.Error(), "tls: internal error") {
+		t.Errorf("TLS: got %v", err)
+	}
 	w.event("the limit", func(e *event.Event) bool { return e.Kind == event.Limit && e.Limit == "network.limits.connections" })
 	for _, c := range held {
 		c.Close()
@@ -94,8 +103,16 @@ func TestIdleExchangeIsEnded(t *testing.T) {
 		if took := time.Since(begin); took < 900*time.Millisecond || took > 5*time.Second {
 			t.Errorf("%s: it took %v, and got %q", path, took, got)
 		}
+		if path == "/head" {
+			contains(t, path, got, "HTTP/1.1 504", "network.limits.idle")
+		}
 		w.event("the limit", func(e *event.Event) bool { return e.Limit == "network.limits.idle" })
 	}
+	w := newWorld(t, `{"network": {"allowedDomains": ["allowed.example"], "limits": {"total": "500ms"}}}`)
+	w.place(80, addressOf(s))
+	got := say(t, w.http, "GET http://allowed.example/head HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
+	contains(t, "total", got, "HTTP/1.1 504", "network.limits.total")
+	w.event("the limit", func(e *event.Event) bool { return e.Limit == "network.limits.total" })
 }
 
 func TestReloadHoldsForNewConnections(t *testing.T) {

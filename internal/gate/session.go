@@ -27,8 +27,11 @@ type session struct {
 	expired atomic.Bool          // the limit on its time was met
 	idled   atomic.Bool          // the limit on its idle time was met
 
-	mu    sync.Mutex        // requests of HTTP/2 come side by side
-	asked map[question]bool // what a person allowed for this connection
+	cancel context.CancelFunc
+
+	mu        sync.Mutex        // requests of HTTP/2 come side by side
+	asked     map[question]bool // what a person allowed for this connection
+	interrupt func()            // see answerable
 }
 
 // acceptFailed waits where descriptors are short, since accepting again at once
@@ -54,11 +57,7 @@ func (g *Gate) begin(role config.Role, c net.Conn, serve func(*session)) {
 	case g.slots <- struct{}{}:
 	default:
 		g.emit(limitEvent("limits.connections"))
-		if role == config.RoleHTTP {
-			// The kernel takes so few bytes without waiting.
-			_, _ = c.Write(plainAnswer(503, "Bailey: too many connections at once; see network.limits.connections.\n", true))
-		}
-		_ = c.Close()
+		g.turnAway(role, c)
 		return
 	}
 	if !g.track(role, c) {
@@ -75,21 +74,68 @@ func (g *Gate) begin(role config.Role, c net.Conn, serve func(*session)) {
 	}()
 }
 
+// newSession is a session for a connection. Its cancel must be called.
+func (g *Gate) newSession(c net.Conn) *session {
+	s := &session{state: g.current.Load(), gate: g, process: g.clientOf(c)}
+	s.ctx, s.cancel = context.WithCancel(g.ctx)
+	s.client = s.wireOf(c)
+	return s
+}
+
+// wireOf is the client's end of the session, as it is or inside of TLS.
+func (s *session) wireOf(c net.Conn) *wire {
+	w := newWire(c)
+	w.idle = s.limits.Idle
+	return w
+}
+
 func (g *Gate) serve(c net.Conn, serve func(*session)) {
-	ctx, cancel := context.WithCancel(g.ctx)
-	defer cancel()
-	s := &session{state: g.current.Load(), gate: g, ctx: ctx, client: newWire(c), process: g.clientOf(c)}
+	s := g.newSession(c)
+	defer s.cancel()
 	if total := s.limits.Total; total > 0 {
-		defer time.AfterFunc(total, func() {
-			s.expired.Store(true)
-			relay.Reset(c)
-			cancel()
-		}).Stop()
+		defer time.AfterFunc(total, s.expire).Stop()
+		defer time.AfterFunc(total+lastWords, s.end).Stop()
 	}
 	serve(s)
 	_ = c.Close()
 	if s.expired.Load() {
 		s.emit(limitEvent("limits.total"))
+	}
+}
+
+// expire is called when the time of the session is over. Where the client can
+// still be told why, it is.
+func (s *session) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expired.Store(true)
+	if s.interrupt == nil {
+		s.end()
+		return
+	}
+	s.interrupt()
+}
+
+// end ends the session in whatever state it is.
+func (s *session) end() {
+	relay.Reset(s.client.Conn)
+	s.cancel()
+}
+
+// answerable says that until done is called the client can be answered, once
+// interrupt has ended what is waited for.
+func (s *session) answerable(interrupt func()) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.interrupt
+	s.interrupt = interrupt
+	if s.expired.Load() {
+		interrupt()
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.interrupt = before
 	}
 }
 

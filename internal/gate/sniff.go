@@ -104,6 +104,12 @@ func sniffLine(w *wire) (speech, error) {
 	}
 }
 
+// isHalfALine says whether this may become the first line of a request: a word and
+// a blank have come.
+func isHalfALine(b []byte) bool {
+	return bytes.IndexByte(b, ' ') > 0 && mayBeRequest(b)
+}
+
 func nameOfLine(line []byte) speech {
 	switch {
 	case bytes.HasPrefix(line, []byte("PRI * HTTP/2")):

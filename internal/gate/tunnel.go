@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
+	"github.com/bailey-sandbox/bailey/internal/gate/head"
 	"github.com/bailey-sandbox/bailey/internal/gate/hello"
 	"github.com/bailey-sandbox/bailey/internal/gate/hostname"
 	"github.com/bailey-sandbox/bailey/internal/gate/relay"
@@ -32,7 +34,7 @@ func (s *session) tunnel(host hostname.Host, port uint16, answer func(error) err
 	}
 	defer release()
 	t := &tunnel{session: s, passage: passage{query: rules.Query{Host: name, Port: port}, begin: time.Now()}}
-	err = t.prepare()
+	err = t.prepareInTime()
 	if answer(err) != nil || err != nil {
 		t.hangUp()
 		t.report(&t.passage, err)
@@ -86,6 +88,16 @@ func (t *tunnel) prepare() error {
 	return err
 }
 
+// prepareInTime is prepare, ended when the time of the session is over.
+func (t *tunnel) prepareInTime() error {
+	defer t.answerable(t.cancel)()
+	err := t.prepare()
+	if err != nil && t.expired.Load() {
+		err = errTotal(http.StatusGatewayTimeout)
+	}
+	return err
+}
+
 func (t *tunnel) hangUp() {
 	if t.up != nil {
 		_ = t.up.Close()
@@ -122,12 +134,9 @@ func (t *tunnel) run() error {
 func (t *tunnel) listen() (speech, hello.Hello, error) {
 	defer t.client.expect(0)
 	if !t.serverMaySpeak() {
-		patience := greetingTime
-		if idle := t.limits.Idle; idle > 0 {
-			patience = min(patience, idle)
-		}
-		t.client.expect(patience)
-		return sniff(t.client)
+		t.client.expect(greetingTime)
+		defer t.answerable(t.client.hurry)()
+		return t.sniffInTime()
 	}
 	defer t.watch()()
 	e := t.startEarly()
@@ -137,6 +146,19 @@ func (t *tunnel) listen() (speech, hello.Hello, error) {
 		said = speechOther // in HTTP no server speaks first
 	}
 	return said, h, err
+}
+
+// sniffInTime is sniff of a client that is answered if it does not come to the end
+// of its first line.
+func (t *tunnel) sniffInTime() (speech, hello.Hello, error) {
+	said, h, err := sniff(t.client)
+	if !isTimeout(err) || !isHalfALine(t.client.ahead) {
+		return said, h, err
+	}
+	if t.expired.Load() {
+		return speechHTTP1, h, errTotal(http.StatusRequestTimeout)
+	}
+	return speechHTTP1, h, t.tooSlow(t.client)
 }
 
 // serverMaySpeak says whether there is a server, and a rule that lets it speak
@@ -316,7 +338,12 @@ func (t *tunnel) takeUp() *leg {
 func (t *tunnel) refuse(said speech, err error) error {
 	switch said {
 	case speechTLS:
-		_, _ = t.client.Write(accessDenied)
+		alert := accessDenied
+		var limited *head.Error
+		if errors.As(err, &limited) {
+			alert = internalError
+		}
+		_, _ = t.client.Write(alert)
 	case speechHTTP1:
 		_, _ = t.client.Write(answerTo(err, true))
 	default:
@@ -325,5 +352,8 @@ func (t *tunnel) refuse(said speech, err error) error {
 	return err
 }
 
-// accessDenied is an alert of TLS, which clients show by this name.
-var accessDenied = []byte{21, 3, 3, 0, 2, 2, 49}
+// Alerts of TLS, which clients show by these names.
+var (
+	accessDenied  = []byte{21, 3, 3, 0, 2, 2, 49}
+	internalError = []byte{21, 3, 3, 0, 2, 2, 80} // for what is not about the host
+)

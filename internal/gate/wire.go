@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/relay"
@@ -16,6 +17,12 @@ type wire struct {
 	net.Conn
 	ahead  []byte        // comes before what Conn still has
 	reader *bufio.Reader // over both; made when it is wanted
+
+	idle time.Duration // that may pass without a byte while something is expected; 0: any
+
+	mu      sync.Mutex
+	until   time.Time // when what is expected must have come; zero if nothing is
+	hurried bool      // nothing more is waited for
 }
 
 func newWire(c net.Conn) *wire { return &wire{Conn: c} }
@@ -29,6 +36,18 @@ func (w *wire) Read(b []byte) (int, error) {
 		n := copy(b, w.ahead)
 		w.ahead = w.ahead[n:]
 		return n, nil
+	}
+	return w.receive(b)
+}
+
+// receive reads what was not read ahead.
+func (w *wire) receive(b []byte) (int, error) {
+	if w.idle > 0 {
+		w.mu.Lock()
+		if limit := time.Now().Add(w.idle); !w.hurried && w.until.After(limit) {
+			_ = w.SetReadDeadline(limit) // as in expect
+		}
+		w.mu.Unlock()
 	}
 	return w.Conn.Read(b)
 }
@@ -44,12 +63,30 @@ func (w *wire) CloseWrite() error {
 // expect gives the other end this long for what it has to say next; 0 as long as
 // it wants.
 func (w *wire) expect(d time.Duration) {
-	var deadline time.Time
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.until, w.hurried = time.Time{}, false
 	if d > 0 {
-		deadline = time.Now().Add(d)
+		w.until = time.Now().Add(d)
 	}
 	// Fails only for connections that are closed, which the next read tells.
-	_ = w.SetReadDeadline(deadline)
+	_ = w.SetReadDeadline(w.until)
+}
+
+// hurry ends waiting for what is expected.
+func (w *wire) hurry() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hurried = true
+	_ = w.SetReadDeadline(time.Now()) // as in expect
+}
+
+// isOverdue says whether all the time has passed that there was for what is
+// expected. If it has not, and a deadline passed, the wire was idle.
+func (w *wire) isOverdue() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !time.Now().Before(w.until)
 }
 
 const readerSize = 4 << 10
@@ -79,7 +116,7 @@ func (w *wire) peek(n int) ([]byte, error) {
 		if cap(w.ahead)-len(w.ahead) < 512 {
 			w.ahead = append(make([]byte, 0, 2*cap(w.ahead)+2048), w.ahead...)
 		}
-		read, err := w.Conn.Read(w.ahead[len(w.ahead):cap(w.ahead)])
+		read, err := w.receive(w.ahead[len(w.ahead):cap(w.ahead)])
 		w.ahead = w.ahead[:len(w.ahead)+read]
 		if err != nil && len(w.ahead) < n {
 			return w.ahead, err

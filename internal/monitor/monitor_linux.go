@@ -47,6 +47,7 @@ type told struct {
 	host       string
 	port       int
 	method     string
+	limit      string
 }
 
 func toldBy(e *event.Event) told {
@@ -54,7 +55,7 @@ func toldBy(e *event.Event) told {
 	if host == "" {
 		host = e.Address
 	}
-	return told{e.Op, e.Path, e.Rule, host, e.Port, e.Method}
+	return told{e.Op, e.Path, e.Rule, host, e.Port, e.Method, e.Limit}
 }
 
 // maxTold bounds how many distinct events are told of.
@@ -128,7 +129,7 @@ func grantFlag(write bool) string {
 	return "--allow-read "
 }
 
-// Denied takes what the broker refused.
+// Denied takes what the broker refused, or the gate.
 func (m *Monitor) Denied(e *event.Event) {
 	if !m.again(e) {
 		m.tell(e, nil)
@@ -138,7 +139,7 @@ func (m *Monitor) Denied(e *event.Event) {
 // Network takes what the network gate tells. What it let through is for programs
 // that read along.
 func (m *Monitor) Network(e *event.Event) {
-	if e.Kind == event.Deny {
+	if e.Kind == event.Deny || e.Kind == event.Limit {
 		m.Denied(e)
 		return
 	}

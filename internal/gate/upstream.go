@@ -20,6 +20,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/gate/hostname"
 	"github.com/bailey-sandbox/bailey/internal/gate/rules"
 	"github.com/bailey-sandbox/bailey/internal/gate/socks"
+	"github.com/bailey-sandbox/bailey/internal/policy/notation"
 )
 
 // upstream chooses the proxy through which a connection leaves. A nil one
@@ -58,9 +59,12 @@ func newUpstream(c config.Upstream) (*upstream, error) {
 // parseProxy reads a proxy. Its errors do not repeat the text, which may hold a
 // password.
 func parseProxy(text string) (*proxy, error) {
+	if _, err := notation.ParseProxy(text); err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return nil, errors.New("an upstream proxy is written as http://host:port, https://host:port or socks5://host:port")
+	if err != nil {
+		return nil, errors.New("the upstream proxy is no URL") // cannot be: the other is stricter
 	}
 	return proxyOf(u)
 }

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/bailey-sandbox/bailey/internal/policy/notation"
 )
 
 // check reports what is wrong with a string, by the name in a field's check
@@ -57,13 +60,23 @@ func check(kind, s string) error {
 			return nil
 		}
 		return checkName(strings.TrimSuffix(s, "*"))
-	case "proxy":
-		return checkProxy(s)
+	case "placeholder":
+		return checkPlaceholder(s)
+	case checkedProxy:
+		_, err := notation.ParseProxy(s)
+		return err
+	case "method":
+		return notation.CheckMethod(s)
+	case "urlPath":
+		return notation.CheckPath(s)
 	case "image":
 		return checkImage(s)
 	}
 	panic("policy: unknown check " + kind)
 }
+
+// checkedProxy is the check of what may hold a password: no message repeats it.
+const checkedProxy = "proxy"
 
 // checkImage refuses what a program that is told of an image would take for something else.
 func checkImage(s string) error {
@@ -126,13 +139,24 @@ func checkName(s string) error {
 	return nil
 }
 
-func checkProxy(s string) error {
-	scheme, rest, ok := strings.Cut(s, "://")
-	known := scheme == "http" || scheme == "https" || scheme == "socks5"
-	if !ok || !known || rest == "" || strings.ContainsAny(rest, " /?#") {
-		return errors.New("a proxy is written as http://host:port, https://host:port or socks5://host:port")
+// checkPlaceholder refuses variables that programs, shells and the dynamic linker
+// need, or go by: a placeholder in their place would break every command.
+func checkPlaceholder(s string) error {
+	if err := checkName(s); err != nil {
+		return err
+	}
+	taken := slices.Contains(takenNames, s) || strings.HasSuffix(strings.ToLower(s), "_proxy")
+	for _, prefix := range []string{"LD_", "DYLD_", "LC_", "BASH_", "BAILEY"} {
+		taken = taken || strings.HasPrefix(s, prefix)
+	}
+	if taken {
+		return errors.New("every command goes by this variable; name the one that holds the credential, such as API_TOKEN")
 	}
 	return nil
+}
+
+var takenNames = []string{
+	"ENV", "HOME", "IFS", "LANG", "LOGNAME", "PATH", "PS4", "PWD", "SHELL", "SHELLOPTS", "TERM", "TMPDIR", "USER",
 }
 
 // domainGroups stand for hosts that are looked up in the tools' own
@@ -187,7 +211,8 @@ func checkHostName(s string) error {
 	}
 	// Resolvers read 127.1, 0x7f.1 and 2130706433 as addresses. None of them
 	// is a name that could ever match one.
-	if startsWithDigit(last) && isNumber(strings.ToLower(last)) {
+	lower := strings.ToLower(last)
+	if notation.IsNumber(lower) || startsWithDigit(last) && isNumber(lower) {
 		return errors.New("neither a name nor a full address such as 192.0.2.1")
 	}
 	return nil
@@ -213,7 +238,7 @@ func checkLabel(l string) error {
 			return fmt.Errorf("%q is not allowed in a host", r)
 		}
 	}
-	return nil
+	return notation.CheckPunycode(l)
 }
 
 // ports is a range, both ends included.

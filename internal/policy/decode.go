@@ -228,6 +228,7 @@ func (d *decoder) decodeStruct(dst reflect.Value, v hujson.Value, f field) error
 		return d.mismatch(v, f, "an object")
 	}
 	seen := map[string]int{}
+	values := map[string]int{}
 	for _, m := range obj.Members {
 		name, err := d.text(m.Name)
 		if err != nil {
@@ -237,7 +238,7 @@ func (d *decoder) decodeStruct(dst reflect.Value, v hujson.Value, f field) error
 			line := d.pos(first).Line
 			return d.errorf(m.Name.StartOffset, "key %s is given twice, first in line %d", quote(name), line)
 		}
-		seen[name] = m.Name.StartOffset
+		seen[name], values[name] = m.Name.StartOffset, m.Value.StartOffset
 		i := fieldByKey(dst.Type(), name)
 		if i < 0 {
 			return d.unknownKey(dst.Type(), m.Name, name, f)
@@ -254,30 +255,14 @@ func (d *decoder) decodeStruct(dst reflect.Value, v hujson.Value, f field) error
 			return d.errorf(v.StartOffset, "%s lacks the key %q", f.name(), key)
 		}
 	}
-	if c, ok := dst.Interface().(interface{ check() error }); ok {
-		if err := c.check(); err != nil {
-			return d.errorf(v.StartOffset, "%s: %v", f.name(), err)
+	if c, ok := dst.Interface().(interface{ Check() (string, error) }); ok {
+		if key, err := c.Check(); err != nil {
+			at, given := values[key]
+			if !given {
+				at = v.StartOffset
+			}
+			return d.errorf(at, "%s: %v", join(f.name(), key), err)
 		}
-	}
-	return nil
-}
-
-// check holds what the tags of an Injection cannot say.
-func (i Injection) check() error {
-	sources := 0
-	for _, given := range []bool{i.FromEnv != "", i.FromFile != "", len(i.FromCommand) > 0} {
-		if given {
-			sources++
-		}
-	}
-	if sources != 1 {
-		return errors.New("want exactly one of fromEnv, fromFile and fromCommand")
-	}
-	if len(i.Hosts) == 0 {
-		return errors.New("hosts is empty")
-	}
-	if i.Optional != nil && *i.Optional && i.FromEnv == "" {
-		return errors.New("optional goes with fromEnv")
 	}
 	return nil
 }
@@ -421,6 +406,9 @@ func (d *decoder) decodeString(dst reflect.Value, v hujson.Value, f field) error
 	} else {
 		err = check(f.check, entry)
 	}
+	if err != nil && f.check == checkedProxy {
+		return d.errorf(v.StartOffset, "%s: %v", f.name(), err)
+	}
 	if err != nil {
 		return d.errorf(v.StartOffset, "%s: %s: %v", f.name(), quote(s), err)
 	}
@@ -553,8 +541,8 @@ func sectionsOf(t reflect.Type, at, name string) []string {
 }
 
 func join(at, key string) string {
-	if at == "" {
-		return key
+	if at == "" || key == "" {
+		return at + key
 	}
 	return at + "." + key
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/plain"
+	"github.com/bailey-sandbox/bailey/internal/policy/notation"
 )
 
 // Describe says in plain words what a policy grants, a line for each kind of
@@ -161,7 +162,7 @@ func (d *description) network(n, without Network) {
 	d.toggle("can reach every unix socket it can see", said(n.AllowAllUnixSockets, false) && !said(without.AllowAllUnixSockets, false))
 	d.list("can reach the unix sockets", n.AllowUnixSockets, without.AllowUnixSockets)
 	if n.UpstreamProxy != nil && !isText(without.UpstreamProxy, *n.UpstreamProxy) {
-		d.line("sends its traffic through %s", *n.UpstreamProxy)
+		d.line("sends its traffic through %s", withoutPassword(*n.UpstreamProxy))
 	}
 	if n.HTTPProxyPort != nil && value(n.HTTPProxyPort) != value(without.HTTPProxyPort) {
 		d.line("uses the HTTP proxy on port %d", *n.HTTPProxyPort)
@@ -202,6 +203,15 @@ func (d *description) rules(rules, without []NetworkRule) {
 			d.line("is no longer kept, by a rule, from reaching %s", r.Host)
 		}
 	}
+}
+
+// withoutPassword is a proxy as anybody may see it.
+func withoutPassword(proxy string) string {
+	p, err := notation.ParseProxy(proxy)
+	if err != nil {
+		return "a proxy"
+	}
+	return p.Redacted()
 }
 
 func (d *description) macOS(m, without MacOS) {

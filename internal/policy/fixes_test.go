@@ -95,6 +95,151 @@ var fixes = []struct{ wrong, want, right string }{
 		`optional goes with fromEnv`,
 		`{"network": {"inject": [{"hosts": ["a.com"], "bearer": true, "fromEnv": "A", "optional": true}]}}`,
 	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["**"]}]}}`,
+		`the pattern of a path begins with a slash; write "/**" for every path, or leave paths out`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["/**"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["*"]}]}}`,
+		`write "/**" for every path, or leave paths out`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "methods": ["GET"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["admin/**"]}]}}`,
+		`the pattern of a path begins with a slash; write "/admin/**"`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["/admin/**"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["/a?b"]}]}}`,
+		`paths are matched without the query; write "/a"`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["/a"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["/a#b"]}]}}`,
+		`paths are matched without the query; write "/a"`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["/a"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["/%zz"]}]}}`,
+		`a % stands before two hexadecimal digits; write %25 for a percent sign`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "paths": ["/%25zz"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "methods": ["*"]}]}}`,
+		`leave methods out to mean every method`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "ports": ["*"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "methods": ["G ET"]}]}}`,
+		`a method is one word, such as "GET"`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "methods": ["GET"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "schemes": ["ssh"], "methods": ["GET"]}]}}`,
+		`ssh has no methods; remove it, or add "https" to schemes`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "schemes": ["ssh", "https"], "methods": ["GET"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "schemes": ["ssh"], "paths": ["/a"]}]}}`,
+		`ssh has no paths; remove it, or add "https" to schemes`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "schemes": ["ssh"]}]}}`,
+	},
+	{
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "schemes": ["ssh"], "inspect": true}]}}`,
+		`ssh has no TLS that could be opened; remove it, or add "https" to schemes`,
+		`{"network": {"rules": [{"host": "a.com", "action": "allow", "schemes": ["https", "ssh"], "inspect": true}]}}`,
+	},
+	{
+		`{"network": {"allowedDomains": ["xn--a.test"]}}`,
+		`a label that begins with xn-- stands for a name in Unicode, and this one stands for none; copy the name from where it is used`,
+		`{"network": {"allowedDomains": ["xn--bcher-kva.test"]}}`,
+	},
+	{
+		`{"network": {"allowedDomains": ["*.XN--.test"]}}`,
+		`a label that begins with xn-- stands for a name`,
+		`{"network": {"allowedDomains": ["*.XN--bcher-kva.test"]}}`,
+	},
+	{
+		`{"network": {"allowedDomains": ["a.0x"]}}`,
+		`neither a name nor a full address such as 192.0.2.1`,
+		`{"network": {"allowedDomains": ["a.0xg"]}}`,
+	},
+	{
+		`{"network": {"upstreamProxy": "ftp://u:p@proxy"}}`,
+		`a proxy is reached by http, https or socks5: write http://host:port, https://host:port or socks5://host:port`,
+		`{"network": {"upstreamProxy": "socks5://u:p@proxy"}}`,
+	},
+	{
+		`{"network": {"upstreamProxy": "http://a%zz"}}`,
+		`a proxy is written as http://host:port`,
+		`{"network": {"upstreamProxy": "http://[2001:db8::1]"}}`,
+	},
+	{
+		`{"network": {"upstreamProxy": "http://:80"}}`,
+		`a proxy is written as http://host:port`,
+		`{"network": {"upstreamProxy": "http://proxy:80"}}`,
+	},
+	{
+		`{"network": {"upstreamProxy": "http://u:a/b@proxy"}}`,
+		`the user or the password of the proxy has a character that must be written with a percent sign, such as %40 for @`,
+		`{"network": {"upstreamProxy": "http://u:a%2fb@proxy"}}`,
+	},
+	{
+		`{"network": {"upstreamProxy": "http://proxy:99999"}}`,
+		`the port of a proxy is a number from 1 to 65535, such as 3128`,
+		`{"network": {"upstreamProxy": "http://proxy:3128"}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "bearer": true, "placeholder": "LD_PRELOAD"}]}}`,
+		`every command goes by this variable; name the one that holds the credential, such as API_TOKEN`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "bearer": true, "placeholder": "API_TOKEN"}]}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "bearer": true, "placeholder": "PATH"}]}}`,
+		`every command goes by this variable`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "bearer": true, "placeholder": "XPATH"}]}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "placeholder": "A"}]}}`,
+		`want exactly one of bearer, basic, header and query`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "query": "key"}]}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["*"], "fromEnv": "A", "bearer": true}]}}`,
+		`"*" would send the credential to every host; name the hosts that need it`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "bearer": true}]}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "basic": "a:b"}]}}`,
+		`the user of basic authentication cannot have a colon`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "basic": "a"}]}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "bearer": true, "format": "{}"}]}}`,
+		`format is for header`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "header": "X", "format": "{}"}]}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "header": "A", "format": "x"}]}}`,
+		`format has no place for the value: write {} where it goes`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "header": "X", "format": "x {}"}]}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "header": "a b"}]}}`,
+		`' ' is not allowed in the name of a header`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "header": "a-b"}]}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "header": "Proxy-Authorization"}]}}`,
+		`the header Proxy-Authorization belongs to the connection, and no credential goes there`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "header": "Authorization"}]}}`,
+	},
+	{
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "header": "Host"}]}}`,
+		`the header Host belongs to the connection`,
+		`{"network": {"inject": [{"hosts": ["a.com"], "fromEnv": "A", "header": "X-Host"}]}}`,
+	},
 	{`{"extends": []}`, `extends is an empty list; leave the key out, or write "none" to build on nothing`, `{"extends": "none"}`},
 	{
 		`{"filesystem": {"allowRead": ["/a"` + strings.Repeat(`, "/a"`, maxEntries) + `]}}`,
@@ -149,7 +294,10 @@ func TestEveryMessageAboutAValueIsTried(t *testing.T) {
 		said += "\n" + c.want
 	}
 	count := 0
-	for _, name := range []string{"check.go", "decode.go", "exposure.go", "value.go"} {
+	for _, name := range []string{
+		"check.go", "conflict.go", "decode.go", "exposure.go", "value.go",
+		"notation/name.go", "notation/notation.go", "notation/proxy.go",
+	} {
 		set := token.NewFileSet()
 		file, err := parser.ParseFile(set, name, nil, 0)
 		if err != nil {

@@ -231,19 +231,22 @@ var (
 
 // vocabulary gives random policies entries that meet often.
 var vocabulary = map[string][]string{
-	"domain":   {"*", "a.com", "A.com", "*.a.com", "x.a.com", "*.x.a.com", "*.com", "b.org", "192.0.2.1", "@npm", "@pip"},
-	"host":     {"*", "a.com", "*.a.com", "x.a.com", "b.org"},
-	"port":     {"*", "80", "443", "80-443", "8000-8100", "8050"},
-	"exposure": {"80", "127.0.0.1:80:80", "8080:80", "[::1]:80", "0:80"},
-	"cidr":     {"10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0", "192.0.2.1", "::/0"},
-	"path":     {"/run", "/run/a.sock", "/run/x", "sub", "/", "/dev/dri", "/run/**"},
-	"rule":     {"sub", "sub/a", "**", "*", "a/**"},
-	"device":   {"/dev/kvm", "/dev/dri", "/dev/dri/card0"},
-	"names":    {"*", "A", "A*", "AB", "AB*", "B*", "BC"},
-	"name":     {"A", "B"},
-	"proxy":    {"http://proxy:1"},
-	"image":    {"debian:12", "./image.tar"},
-	"":         {"git", "git push", "git push origin", "rm", "com.a.*", "com.a.b", "com.*"},
+	"domain":      {"*", "a.com", "A.com", "*.a.com", "x.a.com", "*.x.a.com", "*.com", "b.org", "192.0.2.1", "@npm", "@pip"},
+	"host":        {"*", "a.com", "*.a.com", "x.a.com", "b.org"},
+	"port":        {"*", "80", "443", "80-443", "8000-8100", "8050"},
+	"exposure":    {"80", "127.0.0.1:80:80", "8080:80", "[::1]:80", "0:80"},
+	"cidr":        {"10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0", "192.0.2.1", "::/0"},
+	"path":        {"/run", "/run/a.sock", "/run/x", "sub", "/", "/dev/dri", "/run/**"},
+	"rule":        {"sub", "sub/a", "**", "*", "a/**"},
+	"device":      {"/dev/kvm", "/dev/dri", "/dev/dri/card0"},
+	"names":       {"*", "A", "A*", "AB", "AB*", "B*", "BC"},
+	"name":        {"A", "B"},
+	"proxy":       {"http://proxy:1"},
+	"method":      {"GET", "POST"},
+	"urlPath":     {"/**", "/a/*", "/a/b"},
+	"placeholder": {"TOKEN"},
+	"image":       {"debian:12", "./image.tar"},
+	"":            {"git", "git push", "git push origin", "rm", "com.a.*", "com.a.b", "com.*"},
 }
 
 func randomPolicy(r *rand.Rand) Policy {

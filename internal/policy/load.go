@@ -389,6 +389,9 @@ func (w *walk) read(this *layer) error {
 		}
 	}
 	p, err := doc.policy()
+	if err == nil {
+		err = p.checkAlone()
+	}
 	if err != nil {
 		return err
 	}

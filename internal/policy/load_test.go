@@ -198,6 +198,16 @@ func TestBadExtendsAreRefused(t *testing.T) {
 	}
 }
 
+func TestPortsOfClosedLoopbackAreRefusedInOneFile(t *testing.T) {
+	w := newWorld(t)
+	w.Settings = w.write("s.jsonc", "{\"network\": {\"allowLocalOutbound\": false,\n\"allowLocalOutboundPorts\": [5432]}}")
+	w.refuses(`s.jsonc:2:29: network.allowLocalOutboundPorts: "allowLocalOutbound": false closes every port`)
+	// One file may close what another opened.
+	w.write("base.jsonc", `{"network": {"allowLocalOutboundPorts": [5432]}}`)
+	w.write("s.jsonc", `{"extends": "./base.jsonc", "network": {"allowLocalOutbound": false, "allowLocalOutboundPorts": ["!5432"]}}`)
+	w.load()
+}
+
 func TestLongChainsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	for i := range 20 {

@@ -91,8 +91,8 @@ type NetworkRule struct {
 	Host    string   `json:"host" check:"domain" doc:"host the rule is for, as in allowedDomains"`
 	Ports   []string `json:"ports,omitempty" check:"port" doc:"ports or ranges (\"8000-8100\")"`
 	Schemes []string `json:"schemes,omitempty" enum:"http,https,ssh,tcp" doc:"protocols"`
-	Methods []string `json:"methods,omitempty" doc:"HTTP methods"`
-	Paths   []string `json:"paths,omitempty" doc:"HTTP path patterns"`
+	Methods []string `json:"methods,omitempty" check:"method" doc:"HTTP methods"`
+	Paths   []string `json:"paths,omitempty" check:"urlPath" doc:"HTTP path patterns"`
 	Action  string   `json:"action" enum:"allow,deny,ask" doc:"what happens"`
 	Inspect *bool    `json:"inspect,omitempty" doc:"whether TLS is opened to see methods and paths"`
 }
@@ -109,7 +109,7 @@ type Injection struct {
 	FromEnv     string   `json:"fromEnv,omitempty" check:"name" doc:"environment variable of the host"`
 	FromFile    string   `json:"fromFile,omitempty" check:"path" doc:"file of the host"`
 	FromCommand []string `json:"fromCommand,omitempty" doc:"command of the host that prints it"`
-	Placeholder string   `json:"placeholder,omitempty" check:"name" doc:"environment variable set inside to a placeholder"`
+	Placeholder string   `json:"placeholder,omitempty" check:"placeholder" doc:"environment variable set inside to a placeholder"`
 	Optional    *bool    `json:"optional,omitempty" doc:"leave the entry out where the variable of fromEnv is not set"`
 }
 

@@ -72,7 +72,7 @@ func TestKeysThatAreNoGrantsAreRefusedUntilTrusted(t *testing.T) {
 		"network.httpProxyPort":  `{"network": {"httpProxyPort": 1}}`,
 		"network.socksProxyPort": `{"network": {"socksProxyPort": 1}}`,
 		"network.upstreamProxy":  `{"network": {"upstreamProxy": "http://p:1"}}`,
-		"network.inject":         `{"network": {"inject": [{"hosts": ["a.com"], "fromCommand": ["evil"]}]}}`,
+		"network.inject":         `{"network": {"inject": [{"hosts": ["a.com"], "bearer": true, "fromCommand": ["evil"]}]}}`,
 		"runtime":                `{"runtime": "docker"}`,
 		"env.set":                `{"env": {"set": {"LD_PRELOAD": "x"}}}`,
 	} {
@@ -370,7 +370,7 @@ func TestDescribeNamesEveryGrant(t *testing.T) {
 	}
 	p := parse(t, `{
 		"filesystem": {"allowRead": ["~/.ssh\u2028x"], "allowWrite": ["/data"], "defaultDenyRead": false},
-		"network": {"allowedDomains": ["*"], "inject": [{"hosts": ["a.com"], "fromCommand": ["cat", "x"]}]},
+		"network": {"allowedDomains": ["*"], "upstreamProxy": "http://u:hush@[::1]:3128", "inject": [{"hosts": ["a.com"], "bearer": true, "fromCommand": ["cat", "x"]}]},
 		"env": {"set": {"B": "2", "A": "1"}}, "runtime": "docker", "devices": {"mode": "host"}
 	}`)
 	got := strings.Join(Describe(Merge(Default(), p), Default()), "\n")
@@ -378,6 +378,7 @@ func TestDescribeNamesEveryGrant(t *testing.T) {
 can read: ~/.ssh\u2028x
 can read every file that is not denied
 can reach every host
+sends its traffic through http://[::1]:3128
 sends a credential from the output of cat x, run outside the sandbox to a.com
 sees every device of the host
 sets the environment variable A to "1"

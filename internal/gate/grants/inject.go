@@ -1,10 +1,9 @@
 package grants
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
@@ -24,14 +23,11 @@ func (t *translation) inject() error {
 }
 
 func (t *translation) injection(key string, from *policy.Injection) (config.Injection, error) {
-	to, err := form(from)
-	if err != nil {
-		return to, err
+	if _, err := from.Check(); err != nil { // it may come from no file
+		return config.Injection{}, err
 	}
-	if slices.Contains(from.Hosts, "*") {
-		return to, errors.New(`"*" would send the credential to every host; name the hosts that need it`)
-	}
-	err = t.each(key, from.Hosts, func(_ string, e Endpoint) { to.Hosts = append(to.Hosts, e.Host) })
+	to := form(from)
+	err := t.each(key, from.Hosts, func(_ string, e Endpoint) { to.Hosts = append(to.Hosts, e.Host) })
 	if err != nil {
 		return to, err
 	}
@@ -42,61 +38,17 @@ func (t *translation) injection(key string, from *policy.Injection) (config.Inje
 	return to, err
 }
 
-// form says how the credential is sent.
-func form(from *policy.Injection) (config.Injection, error) {
-	var ways []config.Injection
-	if from.Bearer != nil && *from.Bearer {
-		ways = append(ways, config.Injection{As: config.InHeader, Name: "Authorization", Format: "Bearer {}"})
-	}
-	if from.Basic != "" {
-		ways = append(ways, config.Injection{As: config.InBasic, Name: from.Basic})
-	}
-	if from.Query != "" {
-		ways = append(ways, config.Injection{As: config.InQuery, Name: from.Query})
-	}
-	if from.Header != "" {
-		ways = append(ways, config.Injection{As: config.InHeader, Name: from.Header, Format: from.Format})
-	}
-	if len(ways) != 1 {
-		return config.Injection{}, errors.New("want exactly one of bearer, basic, header and query")
-	}
-	way := ways[0]
+// form says how the credential is sent, which a checked entry says in one way.
+func form(from *policy.Injection) config.Injection {
 	switch {
-	case from.Format != "" && from.Header == "":
-		return way, errors.New("format is for header")
-	case from.Header == "":
-		return way, checkUser(from.Basic)
-	case way.Format == "":
-		way.Format = "{}"
-	case strings.Count(way.Format, "{}") != 1:
-		return way, errors.New("format has no place for the value: write {} where it goes")
+	case from.Basic != "":
+		return config.Injection{As: config.InBasic, Name: from.Basic}
+	case from.Query != "":
+		return config.Injection{As: config.InQuery, Name: from.Query}
+	case from.Header != "":
+		return config.Injection{As: config.InHeader, Name: from.Header, Format: cmp.Or(from.Format, "{}")}
 	}
-	return way, checkHeader(way.Name)
-}
-
-func checkUser(name string) error {
-	if strings.Contains(name, ":") {
-		return errors.New("the user of basic authentication cannot have a colon")
-	}
-	return nil
-}
-
-// reserved headers say how a message is framed and where it goes.
-var reserved = []string{
-	"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer", "keep-alive", "expect",
-}
-
-func checkHeader(name string) error {
-	for _, r := range name {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) {
-			return fmt.Errorf("%q is not allowed in the name of a header", r)
-		}
-	}
-	if lower := strings.ToLower(name); slices.Contains(reserved, lower) || strings.HasPrefix(lower, "proxy-") {
-		return fmt.Errorf("the header %s belongs to the connection, and no credential goes there", name)
-	}
-	return nil
+	return config.Injection{As: config.InHeader, Name: "Authorization", Format: "Bearer {}"}
 }
 
 // File is the path that fromFile means: "~/" is the home, and what is relative is

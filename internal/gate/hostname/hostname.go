@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/bailey-sandbox/bailey/internal/policy/notation"
 )
 
 const (
@@ -201,7 +203,7 @@ func parseASCII(s string) (Host, error) {
 	if err := checkLabels(s); err != nil {
 		return Host{}, err
 	}
-	if last := s[strings.LastIndexByte(s, '.')+1:]; isNumber(last) {
+	if last := s[strings.LastIndexByte(s, '.')+1:]; notation.IsNumber(last) {
 		return parseIPv4(s)
 	}
 	return Host{name: s}, nil
@@ -228,6 +230,9 @@ func checkLabels(s string) error {
 	return nil
 }
 
+// ErrPunycode is why no client gets to a name with such a label.
+var ErrPunycode = errors.New("host has a label that is not valid punycode")
+
 // checkPunycode wants the one encoding of a label: others would be read as the
 // same name by some and as another by the rest.
 func checkPunycode(label string) error {
@@ -239,16 +244,7 @@ func checkPunycode(label string) error {
 			return nil
 		}
 	}
-	return errors.New("host has a label that is not valid punycode")
-}
-
-// isNumber says whether a resolver might take a name that ends in this label
-// for an IPv4 address.
-func isNumber(label string) bool {
-	if hex, ok := strings.CutPrefix(label, "0x"); ok {
-		return strings.Trim(hex, "0123456789abcdef") == ""
-	}
-	return strings.Trim(label, "0123456789") == ""
+	return ErrPunycode
 }
 
 // parseIPv4 reads an address as inet_aton(3) does: one to four parts in decimal,

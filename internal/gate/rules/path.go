@@ -5,6 +5,8 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/bailey-sandbox/bailey/internal/policy/notation"
 )
 
 // Path is the path of a request in the readings that servers may have of it.
@@ -78,11 +80,8 @@ type pathPattern struct {
 }
 
 func compilePath(text string) (pathPattern, error) {
-	if !strings.HasPrefix(text, "/") {
-		return pathPattern{}, errors.New("the pattern of a path begins with a slash")
-	}
-	if strings.ContainsAny(text, "?#") {
-		return pathPattern{}, errors.New("paths are matched without the query")
+	if err := notation.CheckPath(text); err != nil {
+		return pathPattern{}, err
 	}
 	plain, err := decodeUnreserved(text)
 	if err != nil {
@@ -114,7 +113,7 @@ func decodeUnreserved(s string) (string, error) {
 			b.WriteByte(s[i])
 			continue
 		}
-		c, ok := escape(s[i:])
+		c, ok := notation.Escape(s[i:])
 		switch {
 		case !ok:
 			return "", errors.New("path has a bad percent-encoding")
@@ -134,7 +133,7 @@ func decodeAll(s string) string {
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		c, ok := escape(s[i:])
+		c, ok := notation.Escape(s[i:])
 		if !ok {
 			b.WriteByte(s[i])
 			continue
@@ -143,28 +142,6 @@ func decodeAll(s string) string {
 		i += 2
 	}
 	return b.String()
-}
-
-// escape reads the %XX at the beginning of s.
-func escape(s string) (byte, bool) {
-	if len(s) < 3 || s[0] != '%' {
-		return 0, false
-	}
-	high, ok1 := unhex(s[1])
-	low, ok2 := unhex(s[2])
-	return high<<4 | low, ok1 && ok2
-}
-
-func unhex(c byte) (byte, bool) {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0', true
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10, true
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
 }
 
 func isUnreserved(c byte) bool {

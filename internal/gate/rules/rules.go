@@ -5,6 +5,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -141,6 +142,9 @@ func (s *Set) index(pattern string, i int32) error {
 	suffix, wild := strings.CutPrefix(pattern, "*.")
 	host, err := hostname.Parse(suffix)
 	switch {
+	case errors.Is(err, hostname.ErrPunycode):
+		// Nobody gets as far as to ask for it. The policy is refused for what can
+		// be known without the tables of Unicode, and this is the rest.
 	case err != nil:
 		return err
 	case !wild && host.IsAddr():

@@ -67,8 +67,12 @@ func objectSchema(t reflect.Type, inRule bool) object {
 		s["required"] = required
 	}
 	if t == reflect.TypeFor[policy.Injection]() {
-		s["oneOf"] = []object{
-			{"required": []string{"fromEnv"}}, {"required": []string{"fromFile"}}, {"required": []string{"fromCommand"}},
+		has := func(key string) object { return object{"required": []string{key}} }
+		bearer := has("bearer")
+		bearer["properties"] = object{"bearer": object{"const": true}}
+		s["allOf"] = []object{
+			{"oneOf": []object{has("fromEnv"), has("fromFile"), has("fromCommand")}},
+			{"oneOf": []object{bearer, has("basic"), has("header"), has("query")}},
 		}
 	}
 	return s

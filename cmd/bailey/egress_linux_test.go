@@ -168,7 +168,38 @@ func TestProxiesOfTheUserAreTheWayOut(t *testing.T) {
 				}
 			}
 		}
+		w.tryProxyVariables(t, web, socks)
 	})
+}
+
+// tryProxyVariables has the caller's variables name the way out.
+func (w *world) tryProxyVariables(t *testing.T, web, socks int) {
+	direct := []string{"GET good.example /"}
+	env := w.env
+	defer func() { w.env = env }()
+	for _, test := range []struct {
+		variables []string
+		url       string
+		heard     []string // nil: it is refused before anything runs
+	}{
+		{[]string{fmt.Sprintf("http_proxy=127.0.0.1:%d", web)}, "http://good.example/", []string{"proxy GET good.example", direct[0]}},
+		{[]string{fmt.Sprintf("HTTPS_PROXY=http://u:p@127.0.0.1:%d/", web)}, "https://good.example/", []string{"proxy CONNECT good.example:443", direct[0]}},
+		{[]string{fmt.Sprintf("http_proxy=127.0.0.1:%d", web)}, "https://good.example/", direct},
+		{[]string{fmt.Sprintf("all_proxy=socks5h://127.0.0.1:%d", socks)}, "http://good.example/", []string{"socks good.example:80", direct[0]}},
+		{[]string{fmt.Sprintf("http_proxy=127.0.0.1:%d", web), "NO_PROXY=other,good.example"}, "http://good.example/", direct},
+		{[]string{"all_proxy=socks4://u:hush@127.0.0.1:1"}, "http://good.example/", nil},
+	} {
+		w.heard()
+		w.env = append(slices.Clone(env), test.variables...)
+		got := w.under(granting(`"allowedDomains": ["good.example"]`), "curl", "-sS", "--max-time", "20", "--cacert", w.ca, test.url)
+		if _, served := w.heard(); !slices.Equal(served, test.heard) {
+			t.Errorf("%q: heard %q, %+v", test.variables, served, got)
+		}
+		refused := strings.Contains(got.stderr, "the variable all_proxy names no proxy that can be used") && !strings.Contains(got.stderr, "hush")
+		if test.heard == nil && (got.status != 125 || !refused) {
+			t.Errorf("%q: %+v", test.variables, got)
+		}
+	}
 }
 
 // A range that covers the gate's own ports leaves them to the gate.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/policy/notation"
 )
 
 // Endpoint is a host that a tool is configured to use.
@@ -303,7 +304,9 @@ func (t *translation) upstream() error {
 	} else if t.hasOwnProxy() {
 		t.ownProxy()
 	} else if t.options.Getenv != nil {
-		u.HTTP, u.HTTPS, u.All, u.NoProxy = t.variable("http_proxy"), t.variable("https_proxy"), t.variable("all_proxy"), t.variable("no_proxy")
+		if err := t.hostsProxy(); err != nil {
+			return err
+		}
 	}
 	if t.config.Default == config.Proxy && u.All == "" && (u.HTTP == "" || u.HTTPS == "") {
 		return errors.New(`network.defaultAction "proxy" needs network.upstreamProxy`)
@@ -341,12 +344,37 @@ func (t *translation) namesHosts() bool {
 	return len(n.AllowedDomains) > 0 || len(n.AllowedCIDRs) > 0 || len(t.policy.SSH.AllowedHosts) > 0 || slices.ContainsFunc(n.Rules, grants)
 }
 
-// variable prefers the spelling in small letters, as most programs do.
-func (t *translation) variable(name string) string {
-	if v := t.options.Getenv(name); v != "" {
-		return v
+// hostsProxy takes the proxies that the host's variables name. One that cannot be
+// used is refused: to go past it would be to leave by a way that whoever set it did
+// not mean. What it holds is not repeated, as there may be a password in it.
+func (t *translation) hostsProxy() error {
+	u := &t.config.Upstream
+	for _, v := range []struct {
+		name string
+		to   *string
+	}{{"http_proxy", &u.HTTP}, {"https_proxy", &u.HTTPS}, {"all_proxy", &u.All}} {
+		name, value := t.variable(v.name)
+		value = notation.FromVariable(value)
+		if value == "" {
+			continue
+		}
+		if _, err := notation.ParseProxy(value); err != nil {
+			return fmt.Errorf("the variable %s names no proxy that can be used: %w; change it, unset it (env -u %s bailey …), or name a proxy in network.upstreamProxy", name, err, name)
+		}
+		*v.to = value
 	}
-	return t.options.Getenv(strings.ToUpper(name))
+	_, u.NoProxy = t.variable("no_proxy")
+	return nil
+}
+
+// variable prefers the spelling in small letters, as most programs do, and says
+// which it was.
+func (t *translation) variable(name string) (spelling, value string) {
+	if v := t.options.Getenv(name); v != "" {
+		return name, v
+	}
+	upper := strings.ToUpper(name)
+	return upper, t.options.Getenv(upper)
 }
 
 func limits(from *policy.NetworkLimits) config.Limits {

@@ -145,6 +145,44 @@ func TestProxyIsThePolicysOrTheHosts(t *testing.T) {
 	}
 }
 
+func TestProxyVariablesAreReadAsOtherProgramsDo(t *testing.T) {
+	for value, want := range map[string]string{
+		"10.77.0.1:8080":               "http://10.77.0.1:8080",
+		"proxy":                        "http://proxy",
+		"http://u:p%40@proxy:3128/":    "http://u:p%40@proxy:3128",
+		"HTTPS://proxy":                "HTTPS://proxy",
+		"socks5h://[2001:db8::1]:1080": "socks5h://[2001:db8::1]:1080",
+		" ":                            "",
+
+		"ftp://u:hush@x":    "HTTP_PROXY",
+		"http://":           "HTTP_PROXY",
+		"http://u:hush@":    "HTTP_PROXY",
+		"http://hush:0":     "HTTP_PROXY",
+		"http://hush:99999": "HTTP_PROXY",
+		"http://a%zz":       "HTTP_PROXY",
+		"http://hush b":     "HTTP_PROXY",
+		"http://p:1/hush":   "HTTP_PROXY",
+		"socks4://hush:1":   "HTTP_PROXY",
+		"u:hu/sh@p":         "HTTP_PROXY",
+	} {
+		o := options()
+		o.Getenv = func(name string) string { return map[string]string{"HTTP_PROXY": value}[name] }
+		c, err := FromPolicy(policy.Policy{}, o)
+		switch {
+		case want != "HTTP_PROXY":
+			if err != nil || c.Upstream.HTTP != want {
+				t.Errorf("%q: got %q, %v", value, c.Upstream.HTTP, err)
+			}
+		case err == nil || !strings.Contains(err.Error(), "env -u HTTP_PROXY") || strings.Contains(err.Error(), "hush"):
+			t.Errorf("%q: got %v", value, err)
+		}
+		// What the policy names holds, whatever else there is.
+		if _, err := FromPolicy(parse(t, `{"network": {"upstreamProxy": "http://p:1"}}`), o); err != nil {
+			t.Errorf("%q: got %v", value, err)
+		}
+	}
+}
+
 func TestInjectionSaysHowAndWhence(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -84,13 +84,15 @@ var ranges6 = prefixes(
 // is special, known or not.
 var public6 = netip.MustParsePrefix("2000::/3")
 
-// carriers are ranges whose addresses carry IPv4 addresses, from these bytes on.
-var carriers = []struct {
+// carrier is a range whose addresses carry IPv4 addresses, from these bytes on.
+type carrier struct {
 	prefix netip.Prefix
 	name   string
 	at     []int
-	masked bool // one of them is stored inverted
-}{
+	masked bool // the second of them is stored inverted
+}
+
+var carriers = []carrier{
 	{netip.MustParsePrefix("64:ff9b::/96"), "NAT64", []int{12}, false},
 	{netip.MustParsePrefix("2002::/16"), "6to4", []int{2}, false},
 	{netip.MustParsePrefix("2001::/32"), "Teredo", []int{4, 12}, true},
@@ -103,18 +105,13 @@ func special6(a netip.Addr) string {
 		return name
 	}
 	bytes := a.As16()
-	for _, c := range carriers {
+	for i := range carriers {
+		c := &carriers[i]
 		if !c.prefix.Contains(a) {
 			continue
 		}
-		for i, at := range c.at {
-			inner := [4]byte(bytes[at : at+4])
-			if c.masked && i == 1 {
-				for j := range inner {
-					inner[j] ^= 0xff
-				}
-			}
-			if name := special4(netip.AddrFrom4(inner)); name != "" {
+		for j := range c.at {
+			if name := special4(c.inner(bytes, j)); name != "" {
 				return name + ", behind " + c.name
 			}
 		}
@@ -131,6 +128,36 @@ func special6(a netip.Addr) string {
 		return "a reserved address"
 	}
 	return ""
+}
+
+// inner is one of the addresses that an address of the range carries.
+func (c *carrier) inner(outer [16]byte, i int) netip.Addr {
+	inner := [4]byte(outer[c.at[i]:])
+	if c.masked && i == 1 {
+		for j := range inner {
+			inner[j] ^= 0xff
+		}
+	}
+	return netip.AddrFrom4(inner)
+}
+
+// Carried calls visit with each IPv4 address that an IPv6 address carries: what is
+// sent to the one may arrive at the other.
+func Carried(a netip.Addr, visit func(netip.Addr)) {
+	if !a.Is6() {
+		return
+	}
+	bytes := a.As16()
+	for i := range carriers {
+		if c := &carriers[i]; c.prefix.Contains(a) {
+			for j := range c.at {
+				visit(c.inner(bytes, j))
+			}
+		}
+	}
+	if isISATAP(bytes) {
+		visit(netip.AddrFrom4([4]byte(bytes[12:])))
+	}
 }
 
 // isISATAP says whether the interface part of an address carries an IPv4

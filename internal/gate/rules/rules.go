@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/gate/address"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/gate/hostname"
 )
@@ -57,6 +58,7 @@ type Set struct {
 	suffix  map[string][]int32 // by "example.com" for *.example.com
 	depths  depths             // how many labels the keys of suffix have
 	address map[netip.Addr][]int32
+	denied  map[netip.Addr][]int32 // of address, those that deny
 	any     []int32
 	ranges  ranges
 	action  config.Action
@@ -80,6 +82,7 @@ func Compile(c *config.Config) (*Set, error) {
 		exact:   map[string][]int32{},
 		suffix:  map[string][]int32{},
 		address: map[netip.Addr][]int32{},
+		denied:  map[netip.Addr][]int32{},
 		action:  c.Default,
 	}
 	switch c.Default {
@@ -125,7 +128,7 @@ func (s *Set) add(source *config.Rule) error {
 	if index == math.MaxInt32 {
 		return fmt.Errorf("there are more than %d rules", math.MaxInt32)
 	}
-	if err := s.index(source.Host, index); err != nil {
+	if err := s.index(source.Host, index, r.action); err != nil {
 		return err
 	}
 	s.inspect = s.inspect || r.inspect
@@ -134,7 +137,7 @@ func (s *Set) add(source *config.Rule) error {
 }
 
 // index files a rule under its host.
-func (s *Set) index(pattern string, i int32) error {
+func (s *Set) index(pattern string, i int32, action config.Action) error {
 	if pattern == "*" {
 		s.any = append(s.any, i)
 		return nil
@@ -149,6 +152,9 @@ func (s *Set) index(pattern string, i int32) error {
 		return err
 	case !wild && host.IsAddr():
 		s.address[host.Addr()] = append(s.address[host.Addr()], i)
+		if action == config.Deny {
+			s.denied[host.Addr()] = append(s.denied[host.Addr()], i)
+		}
 	case !wild:
 		s.exact[host.Name()] = append(s.exact[host.Name()], i)
 	case host.IsAddr():
@@ -228,8 +234,17 @@ func (s *Set) DeniesAddr(addr netip.Addr, port uint16) (Verdict, bool) {
 
 func (s *Set) findAddr(addr netip.Addr, port uint16) finding {
 	f := nothing
-	f.visit(s, s.address[addr], &Query{Port: port})
+	s.addressLists(addr, func(list []int32) { f.visit(s, list, &Query{Port: port}) })
 	return f
+}
+
+// addressLists gives the rules for an address. What denies an IPv4 address denies
+// those that carry it as well; what grants it does not grant them.
+func (s *Set) addressLists(addr netip.Addr, visit func([]int32)) {
+	visit(s.address[addr])
+	if len(s.denied) > 0 {
+		address.Carried(addr, func(inner netip.Addr) { visit(s.denied[inner]) })
+	}
 }
 
 func (s *Set) verdict(i int32) Verdict {
@@ -267,7 +282,7 @@ func (s *Set) find(q *Query) finding {
 func (s *Set) lists(host hostname.Host, visit func([]int32)) {
 	visit(s.any)
 	if host.IsAddr() {
-		visit(s.address[host.Addr()])
+		s.addressLists(host.Addr(), visit)
 		return
 	}
 	name := host.Name()

@@ -85,6 +85,39 @@ func TestHostsAreMatchedWhole(t *testing.T) {
 	}
 }
 
+func TestDeniedAddressIsDeniedInEveryForm(t *testing.T) {
+	s := compile(t, config.Config{Rules: []config.Rule{
+		{Host: "93.184.216.35", Action: config.Deny},
+		{Host: "*"},
+		{Host: "93.184.216.36", Ports: web},
+	}})
+	for _, c := range []struct {
+		host           string
+		want           config.Action
+		denied, grants bool // by itself
+	}{
+		{"93.184.216.35", config.Deny, true, false},
+		{"[::ffff:93.184.216.35]", config.Deny, true, false},
+		{"[64:ff9b::93.184.216.35]", config.Deny, true, false},
+		{"[::93.184.216.35]", config.Deny, true, false},
+		{"[2002:5db8:d823::1]", config.Deny, true, false},
+		{"[2a00::5efe:5db8:d823]", config.Deny, true, false},
+		{"[2001:0:808:808::a247:27dc]", config.Deny, true, false}, // Teredo
+		{"93.184.216.36", config.Allow, false, true},
+		{"[64:ff9b::93.184.216.36]", config.Allow, false, false},
+	} {
+		q := Query{Host: hostOf(t, c.host), Port: 443, Scheme: HTTPS}
+		_, denied := s.DeniesAddr(q.Host.Addr(), q.Port)
+		grants := s.GrantsAddr(q.Host.Addr(), q.Port)
+		if got := s.Decide(q).Action; got != c.want || denied != c.denied || grants != c.grants {
+			t.Errorf("%s: got %s, %v, %v, want %+v", c.host, got, denied, grants, c)
+		}
+		if n := testing.AllocsPerRun(10, func() { s.Decide(q) }); n != 0 {
+			t.Errorf("%s: %v allocations", c.host, n)
+		}
+	}
+}
+
 func TestFirstRuleThatMatchesDecides(t *testing.T) {
 	s := compile(t, config.Config{Rules: []config.Rule{
 		{Host: "bad.example.com", Action: config.Deny, Name: "deny"},

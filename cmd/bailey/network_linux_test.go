@@ -112,6 +112,10 @@ func (w *world) answer(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(rw, "slowly")
 		return
 	}
+	if r.URL.Path == "/kill" {
+		killGates()
+		return
+	}
 	if r.URL.Path == "/header" {
 		fmt.Fprint(rw, r.Header.Get("Authorization"))
 		return

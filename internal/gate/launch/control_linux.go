@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
@@ -27,6 +28,13 @@ func (g *Gate) record(process int, report func(*event.Event)) {
 	g.process = process
 }
 
+// now is the configuration that holds.
+func (g *Gate) now() config.Config {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.config
+}
+
 // told is the configuration with what only this process knows.
 func (g *Gate) told(c config.Config) config.Config {
 	c.CanAsk, c.Process = g.Ask != nil, g.process
@@ -38,10 +46,11 @@ func (g *Gate) told(c config.Config) config.Config {
 
 // converse takes what the gate says on its control socket, until that is closed
 // and nobody is asked any more.
-func (g *Gate) converse(c *config.Conn) {
-	defer close(g.hungUp)
+func (g *Gate) converse(l *life) {
+	c := l.messages
 	var asking sync.WaitGroup
 	defer asking.Wait()
+	defer close(l.hungUp)
 	all, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	open := map[uint64]context.CancelFunc{}
@@ -64,8 +73,10 @@ func (g *Gate) converse(c *config.Conn) {
 				done()
 				delete(open, m.ID)
 			}
+		case config.Ready:
+			l.ready = true
 		case config.Reloaded:
-			g.reloaded <- m.Error
+			l.reloaded <- m.Error
 		}
 	}
 }
@@ -88,29 +99,52 @@ func (g *Gate) Reload(c config.Config) error {
 	}
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	g.mu.Lock()
-	if !g.started {
-		g.config = c
-		g.mu.Unlock()
-		return nil
+	if c.Environ == nil {
+		c.Environ = g.environ()
 	}
-	messages := g.messages
-	g.mu.Unlock()
-	if messages == nil {
-		return errors.New("the network gate does not run")
-	}
-	c = g.told(c)
-	if err := messages.Send(config.Message{Type: config.Reload, Config: &c}); err != nil {
-		return err
-	}
-	select {
-	case text := <-g.reloaded:
-		if text != "" {
-			return errors.New(text)
+	var asked *life
+	for {
+		l, err := g.keepFor(asked, c)
+		if l == nil || err != nil {
+			return err
 		}
-		g.Environ = c.Environ
-		return nil
-	case <-g.hungUp:
-		return errors.New("the network gate has ended")
+		told := g.told(c)
+		if l.messages.Send(config.Message{Type: config.Reload, Config: &told}) == nil {
+			select {
+			case text := <-l.reloaded:
+				if text != "" {
+					return errors.New(text)
+				}
+			case <-l.hungUp: // the next one begins with it
+			}
+		}
+		asked = l
 	}
+}
+
+// environ is the environment that the gate has, or would have.
+func (g *Gate) environ() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.config.Environ != nil {
+		return g.config.Environ
+	}
+	return g.Environ
+}
+
+// keepFor keeps a configuration for the next gate, unless there is one that must be
+// asked first, which it returns: any but the one that was.
+func (g *Gate) keepFor(asked *life, c config.Config) (*life, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.broken != nil:
+		return nil, fmt.Errorf("the network gate of the sandbox does not run: %w; start the sandbox again", g.broken)
+	case g.closed:
+		return nil, errors.New("the sandbox has ended")
+	case g.life != nil && g.life != asked:
+		return g.life, nil
+	}
+	g.config = c
+	return nil, nil
 }

@@ -107,7 +107,8 @@ func (g *Gate) lead(e exposed) bool {
 	if in.closed {
 		return false
 	}
-	own := config.Config{Version: config.Version, Default: config.Deny, Sandbox: g.config.Sandbox, Limits: g.config.Limits}
+	now := g.now()
+	own := config.Config{Version: config.Version, Default: config.Deny, Sandbox: now.Sandbox, Limits: now.Limits}
 	port := &Gate{program: g.program, config: own, exposed: []exposed{e}, beget: in.beget}
 	in.ports = append(in.ports, port)
 	port.Beside(g.process, nil, g.report)

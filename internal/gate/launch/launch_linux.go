@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -53,20 +53,17 @@ type Gate struct {
 	report    func(*event.Event)
 	process   int // the sandbox's first, if what it does is recorded
 
-	mu      sync.Mutex
-	started bool
-	control *os.File // its end is the gate's end
-	events  *os.File
-	line    []byte // of which the end has not come yet
-	pid     int
+	mu       sync.Mutex
+	closed   bool
+	life     *life // nil while no gate runs
+	broken   error // why none will run any more
+	restarts int   // since:
+	since    time.Time
 
-	messages  *config.Conn  // over control
-	hungUp    chan struct{} // closed when nothing comes over it any more
-	reloading sync.Mutex    // held by who waits for:
-	reloaded  chan string   // why a configuration was refused
-
-	waiting []*os.File    // see wait
-	done    chan struct{} // closed when wait returns, nil if it was not called
+	reloading  sync.Mutex
+	conversing sync.WaitGroup
+	waiting    []*os.File    // see wait
+	done       chan struct{} // closed when wait returns, nil if it was not called
 }
 
 // Prepare gets what the gate of a Spec needs before anything runs: its program,
@@ -101,9 +98,17 @@ func (g *Gate) Attend(p *native.Process, report func(*event.Event)) error {
 	}
 	g.listeners = p.Listeners
 	g.record(p.Pid, report)
+	if err := g.watch(p); err != nil {
+		g.Close()
+		return err
+	}
+	return nil
+}
+
+// watch has the gate started when a connection comes.
+func (g *Gate) watch(p *native.Process) error {
 	for _, fd := range g.doors() {
 		if err := p.Watch(fd, func() bool { g.serve(p); return true }); err != nil {
-			g.Close()
 			return err
 		}
 	}
@@ -118,7 +123,7 @@ func (g *Gate) Keep(r *native.Resident, report func(*event.Event)) {
 	g.listeners = r.Listeners
 	g.record(r.Pid, report)
 	g.keepInlet()
-	go g.wait()
+	g.goWait()
 	r.AtEnd(g.Close)
 }
 
@@ -130,7 +135,7 @@ func (g *Gate) Beside(pid int, listeners []native.Listener, report func(*event.E
 	}
 	g.listeners = listeners
 	g.record(pid, report)
-	go g.wait()
+	g.goWait()
 }
 
 // doors are the sockets by which something comes for the gate.
@@ -146,47 +151,58 @@ func (g *Gate) doors() (fds []int) {
 	return fds
 }
 
-// serve starts the gate in the middle of a run. If that fails, connections are
-// refused, and the reason is told.
+// serve starts the gate in the middle of a run, and again if it ends before that
+// does. If it cannot be, connections are refused, and the reason is told.
 func (g *Gate) serve(p *native.Process) {
 	for _, fd := range g.doors() {
 		p.Unwatch(fd)
 	}
-	err := g.Start()
-	if err == nil {
-		err = p.Watch(int(g.events.Fd()), g.take)
+	l := g.start()
+	if l == nil {
+		return
 	}
+	events := int(l.events.Fd())
+	err := p.Watch(events, func() bool {
+		if l.take(g.report) {
+			return true
+		}
+		p.Unwatch(events)
+		if g.missed(l) {
+			if err := g.watch(p); err != nil {
+				g.giveUp(err)
+			}
+		}
+		return true
+	})
 	if err != nil {
-		g.failed(err)
+		g.giveUp(err)
 	}
-}
-
-func (g *Gate) failed(err error) {
-	e := event.New(event.Deny)
-	e.Op, e.Rule, e.Sandbox = event.OpConnect, "the network gate could not be started: "+err.Error(), g.config.Sandbox
-	g.report(e)
 }
 
 // wait blocks until a connection comes, and then starts the gate and takes in
 // what it tells, until Close. It is for who has no Process to wait for.
-func (g *Gate) wait() {
+func (g *Gate) wait(done chan struct{}) {
+	defer close(done)
+	for g.waitForConnection() {
+		l := g.start()
+		if l == nil {
+			return
+		}
+		for l.take(g.report) {
+		}
+		if !g.missed(l) {
+			return
+		}
+	}
+}
+
+// goWait calls wait, unless Close was called.
+func (g *Gate) goWait() {
 	g.mu.Lock()
-	if g.started {
-		g.mu.Unlock()
-		return
-	}
-	g.done = make(chan struct{})
-	g.waiting = copies(g.doors())
-	g.mu.Unlock()
-	defer close(g.done)
-	if !g.waitForConnection() {
-		return
-	}
-	if err := g.Start(); err != nil {
-		g.failed(err)
-		return
-	}
-	for g.events != nil && g.take() {
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.done = make(chan struct{})
+		go g.wait(g.done)
 	}
 }
 
@@ -204,23 +220,30 @@ func copies(fds []int) []*os.File {
 
 // waitForConnection returns when one of the sockets has something for the gate,
 // or with false when Close was called.
-func (g *Gate) waitForConnection() bool {
-	came := make(chan bool, len(g.waiting))
-	for _, f := range g.waiting {
+func (g *Gate) waitForConnection() (found bool) {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return false
+	}
+	waiting := copies(g.doors())
+	g.waiting = waiting
+	g.mu.Unlock()
+	came := make(chan bool, len(waiting))
+	for _, f := range waiting {
 		go func() { came <- ready.Wait(f) }()
 	}
-	found := false
-	for range g.waiting {
+	for range waiting {
 		if found = <-came; found {
 			break
 		}
 	}
-	g.stopWaiting()
+	stopWaiting(waiting)
 	return found
 }
 
-func (g *Gate) stopWaiting() {
-	for _, f := range g.waiting {
+func stopWaiting(list []*os.File) {
+	for _, f := range list {
 		_ = f.Close() // a second time it does nothing
 	}
 }
@@ -232,67 +255,64 @@ const (
 	fdControl = 5
 )
 
-// Start starts the gate and hands it the sockets.
-func (g *Gate) Start() error {
+// start starts the gate and hands it the sockets. They stay open here as well, so
+// that those who connect wait for the next gate if this one ends. It returns nil
+// if there is none.
+func (g *Gate) start() *life {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.started {
+	if g.closed || g.broken != nil {
+		g.mu.Unlock()
 		return nil
 	}
-	g.started = true
+	l, err := g.begin()
+	if err == nil {
+		g.life = l
+		g.conversing.Go(func() { g.converse(l) })
+	}
+	g.mu.Unlock()
+	if err != nil {
+		g.giveUp(fmt.Errorf("it could not be started: %w", err))
+		return nil
+	}
+	return l
+}
+
+func (g *Gate) begin() (*life, error) {
 	if g.beget != nil {
 		way, err := g.beget()
 		if err != nil {
-			g.closeListeners()
-			return err
+			return nil, err
 		}
-		g.listeners = append(g.listeners, way...)
+		g.listeners, g.beget = append(g.listeners, way...), nil
 	}
 	told := g.told(g.config)
 	configuration, err := inMemory(&told)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer configuration.Close()
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return os.NewSyscallError("pipe2", err)
-	}
-	events := os.NewFile(uintptr(pipe[1]), "events")
-	g.events = os.NewFile(uintptr(pipe[0]), "events")
-	defer events.Close()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return os.NewSyscallError("socketpair", err)
-	}
-	if err := unix.SetNonblock(pair[0], true); err != nil { // so that closing it ends reading
-		return os.NewSyscallError("fcntl", err)
-	}
-	g.control = os.NewFile(uintptr(pair[0]), "control")
-	control := os.NewFile(uintptr(pair[1]), "control")
-	defer control.Close()
-
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer null.Close()
+	l, theirs, err := newLife()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.close()
 	argv := []string{
 		g.program, "serve", "--config", strconv.Itoa(fdConfig), "--events", strconv.Itoa(fdEvents), "--control", strconv.Itoa(fdControl),
 	}
-	files := []uintptr{null.Fd(), null.Fd(), null.Fd(), configuration.Fd(), events.Fd(), control.Fd()}
+	files := []uintptr{null.Fd(), null.Fd(), l.said.Fd(), configuration.Fd(), theirs.events.Fd(), theirs.control.Fd()}
 	argv, files = g.sockets(argv, files)
-	g.pid, err = syscall.ForkExec(g.program, argv, &syscall.ProcAttr{
+	l.pid, err = syscall.ForkExec(g.program, argv, &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(), Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
-	g.closeListeners()
 	if err != nil {
-		return fmt.Errorf("%s: %w", g.program, err)
+		return nil, errors.Join(fmt.Errorf("%s: %w", g.program, err), l.close())
 	}
-	g.messages = config.NewConn(g.control)
-	g.hungUp, g.reloaded = make(chan struct{}), make(chan string, 1)
-	go g.converse(g.messages)
-	return nil
+	return l, nil
 }
 
 // sockets adds the sockets to what the gate inherits, and which is which to its
@@ -331,11 +351,10 @@ func (g *Gate) closeListeners() {
 
 // inMemory is the configuration as a file that nobody else can see.
 func inMemory(c *config.Config) (*os.File, error) {
-	fd, err := unix.MemfdCreate("gate", unix.MFD_CLOEXEC)
+	f, err := memory("gate")
 	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), "gate")
 	if err := c.Write(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -345,29 +364,13 @@ func inMemory(c *config.Config) (*os.File, error) {
 	return f, nil
 }
 
-// take takes in what the gate tells. It reports false when there will be nothing
-// more.
-func (g *Gate) take() bool {
-	buf := make([]byte, 16<<10)
-	n, err := unix.Read(int(g.events.Fd()), buf)
-	if err == unix.EINTR || err == unix.EAGAIN {
-		return true
+// memory is an empty file without a name.
+func memory(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
 	}
-	if n <= 0 || err != nil {
-		return false
-	}
-	g.line = append(g.line, buf[:n]...)
-	for {
-		line, rest, found := bytes.Cut(g.line, []byte("\n"))
-		if !found {
-			return true
-		}
-		g.line = rest
-		e := new(event.Event)
-		if e.UnmarshalJSON(line) == nil {
-			g.report(e)
-		}
-	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // Close ends the gate, and waits until it has told what it had to tell.
@@ -377,39 +380,24 @@ func (g *Gate) Close() {
 	}
 	g.inlet.close()
 	g.mu.Lock()
-	if !g.started {
-		g.started = true
-		g.closeListeners()
-		g.stopWaiting()
+	l, done := g.life, g.done
+	g.closed, g.life = true, nil
+	stopWaiting(g.waiting)
+	if l != nil {
+		_ = l.control.Close()
 	}
-	if g.control != nil {
-		_ = g.control.Close()
-	}
-	done, hungUp := g.done, g.hungUp
 	g.mu.Unlock()
-	if hungUp != nil {
-		<-hungUp
-	}
+	g.conversing.Wait()
 	if done != nil {
 		<-done
-	} else if g.events != nil {
-		for g.take() {
+	} else if l != nil {
+		for l.take(g.report) {
 		}
 	}
-	if g.events != nil {
-		_ = g.events.Close()
-	}
-	if g.pid > 0 {
-		reap(g.pid)
-	}
-}
-
-// reap collects a process.
-func reap(pid int) (ws unix.WaitStatus) {
-	for {
-		if _, err := unix.Wait4(pid, &ws, 0, nil); err != unix.EINTR {
-			return ws
-		}
+	g.closeListeners()
+	if l != nil {
+		reap(l.pid)
+		_ = l.close() // but for what was closed above it cannot fail
 	}
 }
 

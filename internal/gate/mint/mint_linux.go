@@ -32,6 +32,10 @@ func New(listener, seed int) (*Mint, error) {
 			return nil, os.NewSyscallError("fcntl", err)
 		}
 	}
+	// Whoever had it before may have been killed in the middle of Socket.
+	if err := disconnect(seed); err != nil {
+		return nil, err
+	}
 	return &Mint{listener: listener, seed: seed, at: at}, nil
 }
 

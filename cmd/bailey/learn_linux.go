@@ -33,6 +33,7 @@ type lesson struct {
 	base    *spec.Spec
 	names   learn.Names
 	seen    monitor.Observer
+	hosts   contacts
 	prop    learn.Proposal
 	granted []string // by flags
 	started bool
@@ -57,14 +58,15 @@ func runLearn(r *request) int {
 	if !l.started {
 		return status // it was said why
 	}
-	l.prop = learn.Propose(l.seen.All(), learn.Options{
-		Home: l.names.Home, Project: l.names.Project, Files: monitor.HostFiles{}, Granted: l.granted,
-	})
+	l.prop = learn.Propose(l.seen.All(), l.options())
 	if status != 0 {
 		say(tagWarning, fmt.Sprintf("the command ended with status %d, so it may not have come to everything it does", status))
 	}
-	if l.seen.IsFull() {
-		say(tagWarning, "the command asked for more files than are remembered, so something may be missing")
+	if len(l.prop.Hosts) > 0 && !l.hosts.open {
+		say(tagNote, "the hosts were not reached, and others may follow them; learn again under the proposal, or let it reach all of them while it learns: --allow-network")
+	}
+	if l.seen.IsFull() || l.hosts.full {
+		say(tagWarning, "the command asked for more than is remembered, so something may be missing")
 	}
 	if err := l.deliver(); err != nil {
 		return fail(err)
@@ -93,6 +95,8 @@ func (l *lesson) begin() error {
 	given := &l.config.Overrides.Filesystem
 	flags := slices.Concat(given.AllowRead, given.AllowWrite)
 	given.AllowRead, given.AllowWrite = nil, nil
+	l.hosts.open = l.config.Overrides.Network.AllowedDomains != nil
+	l.config.Overrides.Network.AllowedDomains = nil
 	m := sandbox.New(l.config)
 	if err := m.Initialize(); err != nil {
 		return err
@@ -111,6 +115,9 @@ func (l *lesson) begin() error {
 		return errors.New(v.String())
 	}
 	l.loaded = m.Loaded()
+	if err := l.beginNetwork(); err != nil {
+		return err
+	}
 	l.names = learn.Names{Home: monitor.RealHome(), Project: projectOf(l.base)}
 	for _, entry := range flags {
 		l.granted = append(l.granted, l.names.Path(entry))
@@ -152,7 +159,7 @@ func (l *lesson) observe() (status int, err error) {
 }
 
 func (l *lesson) run(s *spec.Spec) (int, error) {
-	p := &prepared{}
+	p := &prepared{lesson: l}
 	err := p.begin(native.Options{
 		Streams: learnStreams(),
 		Observe: func(o broker.Observation) { l.seen.Lacks(o) },
@@ -184,6 +191,7 @@ func (l *lesson) permissive() (*spec.Spec, error) {
 		return nil, err
 	}
 	c.Overrides = given
+	l.hosts.observe(&c.Overrides.Network)
 	c.Overrides.Workspace.Mode = new("direct") // nothing is written anyway
 	add := &c.Overrides.Filesystem
 	everything := false
@@ -399,6 +407,9 @@ func (l *lesson) prove() int {
 		for _, g := range list.grants {
 			*list.to = append(*list.to, pattern.Entry(g.Path))
 		}
+	}
+	for i := range l.prop.Hosts {
+		l.prop.Hosts[i].Allow(&c.Overrides)
 	}
 	m := sandbox.New(c)
 	if err := m.Initialize(); err != nil {

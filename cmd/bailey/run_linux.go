@@ -32,6 +32,8 @@ type prepared struct {
 	started bool // the command ran
 	// changes is what it has written to an overlay in memory, or nil.
 	changes *os.File
+	// lesson, if not nil, answers what the network gate asks and hears what it tells.
+	lesson *lesson
 	// refused, if not nil, is called when the machine refuses to build the sandbox.
 	refused func(error) int
 }
@@ -154,7 +156,11 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	if g.Asks() {
 		g.Ask = newAsker(r, p.tty, true, func() { _ = proc.Signal(unix.SIGWINCH) }).askFunc()
 	}
-	if err := g.Attend(proc, p.report.Network); err != nil {
+	told := p.report.Network
+	if p.lesson != nil && g != nil {
+		g.Ask, told = p.lesson.listen(g.Ask, told)
+	}
+	if err := g.Attend(proc, told); err != nil {
 		say(tagError, err.Error())
 	}
 	// From here on the command runs. What follows happens beside it and adds

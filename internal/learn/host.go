@@ -51,8 +51,8 @@ func (h Host) Allow(file string, data []byte) ([]byte, error) {
 
 func (h Host) appendTo(file string, top *hujson.Object, section, key string) error {
 	hosts, err := listAt(file, top, section, key)
-	if err == nil && !holds(hosts, h.Name) {
-		appendValue(hosts, hujson.String(h.Name), "")
+	if name := (hujson.Value{Value: hujson.String(h.Name)}); err == nil && !holds(hosts, name) {
+		appendValue(hosts, name.Value, "")
 	}
 	return err
 }

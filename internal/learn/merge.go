@@ -3,6 +3,7 @@ package learn
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tailscale/hujson"
@@ -15,15 +16,14 @@ import (
 // is a policy that package policy reads.
 func (p *Proposal) Merge(file string, data []byte, n Names) ([]byte, error) {
 	return edit(file, data, func(top *hujson.Object) error {
-		for _, l := range p.lists() {
-			if len(l.grants) == 0 {
-				continue
+		for _, l := range p.lists(n) {
+			array, err := listAt(file, top, l.section, l.key)
+			if err == nil {
+				err = appendEntries(array, l.entries)
 			}
-			array, err := listAt(file, top, "filesystem", l.key)
 			if err != nil {
 				return err
 			}
-			appendGrants(array, l.grants, n)
 		}
 		return nil
 	})
@@ -90,13 +90,18 @@ func member(o *hujson.Object, key, indent string, value hujson.ValueTrimmed) huj
 	return value
 }
 
-// appendGrants adds what an array does not have yet.
-func appendGrants(a *hujson.Array, grants []Grant, n Names) {
-	for i := range grants {
-		if entry := n.Of(grants[i].Path); !holds(a, entry) {
-			appendValue(a, hujson.String(entry), grants[i].comment())
+// appendEntries adds what an array does not have yet.
+func appendEntries(a *hujson.Array, entries []entry) error {
+	for _, e := range entries {
+		v, err := hujson.Parse([]byte(e.text))
+		if err != nil {
+			return err
+		}
+		if !holds(a, v) {
+			appendValue(a, v.Value, e.comment)
 		}
 	}
+	return nil
 }
 
 // appendValue adds a value to an array, on a line of its own, with a comment
@@ -121,13 +126,19 @@ func elementIndent(a *hujson.Array) string {
 	return indentOf(a.Elements[0].BeforeExtra, usual)
 }
 
-func holds(a *hujson.Array, entry string) bool {
-	for i := range a.Elements {
-		if text, ok := a.Elements[i].Value.(hujson.Literal); ok && text.Kind() == '"' && text.String() == entry {
-			return true
+// holds says whether an array has a value, however it is written there.
+func holds(a *hujson.Array, value hujson.Value) bool {
+	plainly := func(v hujson.Value) string {
+		if text, ok := v.Value.(hujson.Literal); ok && text.Kind() == '"' {
+			return quote(text.String())
 		}
+		v = v.Clone()
+		v.BeforeExtra, v.AfterExtra = nil, nil
+		v.Minimize()
+		return v.String()
 	}
-	return false
+	text := plainly(value)
+	return slices.ContainsFunc(a.Elements, func(e hujson.Value) bool { return plainly(e) == text })
 }
 
 // carryOver takes the comments from before a closing bracket, where they belong

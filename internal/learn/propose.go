@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -19,6 +20,11 @@ type Options struct {
 	// Granted are paths that a person has granted to this command already. What
 	// they hold is proposed, whatever it looks like.
 	Granted []string
+	// Contacts are hosts that the command wanted to reach, Rules those of the
+	// policy's network, and Groups what hosts may be proposed as.
+	Contacts []Contact
+	Rules    []config.Rule
+	Groups   []Group
 }
 
 // Proposal is what a policy would have to grant besides the one that was judged
@@ -30,6 +36,8 @@ type Proposal struct {
 	Private []Grant
 	// Hide are secrets inside of what is granted.
 	Hide []Grant
+	// Hosts are what has to be reached.
+	Hosts []Reach
 	// Left is what was needed and is not proposed.
 	Left []Remark
 }
@@ -44,9 +52,9 @@ type Grant struct {
 // Remark says why something is not proposed.
 type Remark struct {
 	Why  Why
-	Path string
+	Path string // or, of Unreached, the host
 	For  []string
-	Rule string // of Denied
+	Rule string // of Denied and of Unreached: the reason
 }
 
 // Why is a reason not to propose something.
@@ -54,11 +62,12 @@ type Why int
 
 // In the order in which they are shown.
 const (
-	Secret Why = iota // it looks like a secret
-	Denied            // a rule of the policy forbids it
-	Wide              // only a directory that holds far more would do
-	Cache             // a tool's own cache
-	Looked            // the command only looked whether it is there
+	Secret    Why = iota // it looks like a secret
+	Denied               // a rule of the policy forbids it
+	Wide                 // only a directory that holds far more would do
+	Cache                // a tool's own cache
+	Looked               // the command only looked whether it is there
+	Unreached            // a host that cannot be granted as a whole
 )
 
 // several is how many things right in a directory stand for the directory, and
@@ -75,9 +84,10 @@ const (
 //     one, or a directory in which several needed or granted things lie, and
 //     never one that isWide;
 //   - what looks like a secret is covered by no grant, unless a directory was
-//     needed as such, and then it is in Hide.
+//     needed as such, and then it is in Hide;
+//   - every contact is covered by a host or a group, or has a remark.
 //
-// It is the same for the same needs in any order.
+// It is the same for the same needs and contacts in any order.
 func Propose(needs []Need, o Options) Proposal {
 	b := &builder{Options: o, left: map[remarkKey]programs{}}
 	var looks []Need
@@ -99,6 +109,7 @@ func Propose(needs []Need, o Options) Proposal {
 			b.takeLook(n)
 		}
 	}
+	p.Hosts = b.reaches()
 	p.Left = slices.DeleteFunc(b.remarks(), func(r Remark) bool { return r.Why == Secret && covered(p.Hide, r.Path) })
 	return p
 }

@@ -109,7 +109,7 @@ func summarise(p Proposal, n Names) string {
 		}
 		out = append(out, text)
 	}
-	for _, l := range p.lists() {
+	for _, l := range p.files() {
 		for _, g := range l.grants {
 			if l.key == "denyRead" {
 				g.Note = ""

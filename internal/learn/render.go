@@ -3,6 +3,7 @@ package learn
 import (
 	"encoding/json"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,16 +49,50 @@ func (n Names) Path(entry string) string {
 }
 
 // IsEmpty says whether nothing is proposed. There may still be remarks.
-func (p *Proposal) IsEmpty() bool { return len(p.Read)+len(p.Write)+len(p.Private)+len(p.Hide) == 0 }
+func (p *Proposal) IsEmpty() bool {
+	return len(p.Read)+len(p.Write)+len(p.Private)+len(p.Hide)+len(p.Hosts) == 0
+}
 
 // list is one list of the policy that a proposal adds to.
 type list struct {
+	section, key string
+	entries      []entry
+}
+
+type entry struct{ text, comment string } // the text is JSON
+
+// files are the grants by the keys of "filesystem".
+func (p *Proposal) files() []fileList {
+	return []fileList{{"allowRead", p.Read}, {"allowWrite", p.Write}, {"privateWrite", p.Private}, {"denyRead", p.Hide}}
+}
+
+type fileList struct {
 	key    string
 	grants []Grant
 }
 
-func (p *Proposal) lists() []list {
-	return []list{{"allowRead", p.Read}, {"allowWrite", p.Write}, {"privateWrite", p.Private}, {"denyRead", p.Hide}}
+// lists are those that are not empty, in the order of their sections.
+func (p *Proposal) lists(n Names) []list {
+	var out []list
+	add := func(section, key string, e entry) {
+		at := slices.IndexFunc(out, func(l list) bool { return l.section == section && l.key == key })
+		if at < 0 {
+			at = len(out)
+			out = append(out, list{section: section, key: key})
+		}
+		out[at].entries = append(out[at].entries, e)
+	}
+	for _, l := range p.files() {
+		for i := range l.grants {
+			add("filesystem", l.key, entry{quote(n.Of(l.grants[i].Path)), l.grants[i].comment()})
+		}
+	}
+	for i := range p.Hosts {
+		section, key := p.Hosts[i].place()
+		add(section, key, entry{p.Hosts[i].text(), programList(p.Hosts[i].For)})
+	}
+	slices.SortStableFunc(out, func(x, y list) int { return strings.Compare(x.section, y.section) })
+	return out
 }
 
 // Render writes a proposal as a policy file with comments, which extends the
@@ -65,34 +100,36 @@ func (p *Proposal) lists() []list {
 func (p *Proposal) Render(head, extends string, n Names) []byte {
 	var b strings.Builder
 	b.WriteString("// " + plain.Text(head) + "\n{\n  \"extends\": " + quote(extends))
-	remarks := p.Remarks(n)
-	switch {
-	case p.IsEmpty() && len(remarks) == 0:
-		b.WriteString("\n}\n")
-		return []byte(b.String())
-	case p.IsEmpty():
+	lists, remarks := p.lists(n), p.Remarks(n)
+	if len(lists) == 0 {
 		b.WriteString("\n")
 		writeRemarks(&b, "  ", remarks)
 		b.WriteString("}\n")
 		return []byte(b.String())
 	}
-	b.WriteString(",\n  \"filesystem\": {\n")
-	for _, l := range p.lists() {
-		if len(l.grants) == 0 {
-			continue
+	b.WriteString(",\n")
+	for i, l := range lists {
+		if i == 0 || lists[i-1].section != l.section {
+			b.WriteString("  " + quote(l.section) + ": {\n")
 		}
 		b.WriteString("    " + quote(l.key) + ": [\n")
-		for _, g := range l.grants {
-			b.WriteString("      " + quote(n.Of(g.Path)) + ",")
-			if text := g.comment(); text != "" {
-				b.WriteString(" // " + text)
+		for _, e := range l.entries {
+			b.WriteString("      " + e.text + ",")
+			if e.comment != "" {
+				b.WriteString(" // " + e.comment)
 			}
 			b.WriteByte('\n')
 		}
 		b.WriteString("    ],\n")
+		if i+1 < len(lists) && lists[i+1].section == l.section {
+			continue
+		}
+		if i+1 == len(lists) {
+			writeRemarks(&b, "    ", remarks)
+		}
+		b.WriteString("  },\n")
 	}
-	writeRemarks(&b, "    ", remarks)
-	b.WriteString("  },\n}\n")
+	b.WriteString("}\n")
 	return []byte(b.String())
 }
 
@@ -135,7 +172,10 @@ func (p *Proposal) Remarks(n Names) []string {
 }
 
 func (r *Remark) text(n Names) string {
-	name := plain.Text(n.Of(r.Path))
+	name := plain.Text(r.Path)
+	if r.Why != Unreached {
+		name = plain.Text(n.Of(r.Path))
+	}
 	if who := programList(r.For); who != "" {
 		name += " (" + who + ")"
 	}
@@ -148,6 +188,8 @@ func (r *Remark) text(n Names) string {
 		return "would take a whole directory that holds far more, not granted: " + name
 	case Cache:
 		return "a cache, not granted (if it is needed: privateWrite): " + name
+	case Unreached:
+		return "a host, not granted (" + plain.Text(r.Rule) + "): " + name
 	}
 	return "only looked for, not granted: " + name
 }

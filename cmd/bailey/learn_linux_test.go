@@ -174,14 +174,19 @@ func TestLearnProposesWhatTheDefaultShowsOfACache(t *testing.T) {
 	}
 }
 
-func TestLearnSeesWhatIsRenamedAway(t *testing.T) {
+func TestLearnSeesWhatIsRenamedAwayOrRemoved(t *testing.T) {
 	b := learnBench(t)
 	b.inHome("inbox/file", "text\n")
-	got := b.run("learn", "--prove", "--shell", "sh", "-c", "mv ~/inbox/file made && mv made ~/out/file")
+	b.inHome("old/file", "text\n")
+	const remove = "import os\ntry: os.unlink(os.path.expanduser('~/old/file'))\nexcept OSError: pass"
+	got := b.run("learn", "--prove", "--shell", "sh", "-c", "mv ~/inbox/file made && mv made ~/out/file && python3 -c \""+remove+"\"")
+	if _, err := os.Lstat(filepath.Join(b.home, "old/file")); err == nil {
+		t.Error("what the command removes is there after the proof")
+	}
 	if got.status != 0 || !strings.Contains(got.stderr, "bailey: proved: the command went through under the proposal, and nothing was denied") {
 		t.Errorf("%+v", got)
 	}
-	if !strings.Contains(got.stdout, `"~/inbox", // mv`) || !strings.Contains(got.stdout, `"~/out", // mv`) {
+	if !strings.Contains(got.stdout, `"~/inbox", // mv`) || !strings.Contains(got.stdout, `"~/out", // mv`) || !strings.Contains(got.stdout, `"~/old", // python3`) {
 		t.Errorf("got\n%s", got.stdout)
 	}
 }

@@ -43,6 +43,7 @@ func TestMonitorTellsWhatIsNotGranted(t *testing.T) {
 	b := newBench(t)
 	data := b.inHome("data/a", "a")
 	hidden := b.write("hidden", "", 0o644)
+	shown := b.inHome("shown/a", "a")
 	for _, c := range []struct {
 		name, line string
 		status     int
@@ -58,9 +59,18 @@ func TestMonitorTellsWhatIsNotGranted(t *testing.T) {
 		{"writing what can be read", "echo >/usr/new; exit 0", 0, []string{"sh create /usr/new (only reading is granted)"}},
 		{"a denial of the broker", "echo >.envrc; exit 0", 0, []string{"sh create .envrc (protected name); to allow: --allow-write .envrc"}},
 		{"what is hidden", "cat hidden; ls -l >/dev/null", 0, []string{"cat open hidden (filesystem.denyRead " + hidden + ")"}},
+		{"attributes of what can be read", "chmod 600 " + shown + "; exit 0", 0, []string{
+			"chmod change " + shown + " (only reading is granted); to allow: --allow-write " + shown,
+			"to allow what was not granted: --allow-write " + shown,
+		}},
+		{"attributes of what can be written", "echo >new; chmod 600 new; touch -d @1 new; chown --reference=new new; rm new", 0, nil},
+		{"removing what can be read", "rm -f " + shown + "; exit 0", 0, []string{
+			"rm remove " + shown + " (only reading is granted); to allow: --allow-write " + filepath.Dir(shown),
+			"to allow what was not granted: --allow-write " + filepath.Dir(shown),
+		}},
 		{"what is granted", "cat /etc/passwd >new; rm new; ls -la /etc >/dev/null 2>&1; : >/tmp/x; : >$HOME/.rc", 0, nil},
 	} {
-		got := b.run("-m", "--deny-read", hidden, "--shell", "sh", "-c", c.line)
+		got := b.run("-m", "--deny-read", hidden, "--allow-read", shown, "--shell", "sh", "-c", c.line)
 		if lines := monitored(got.stderr); got.status != c.status || !slices.Equal(lines, c.want) {
 			t.Errorf("%s: status %d, got  %q\nwant %d, %q", c.name, got.status, lines, c.status, c.want)
 		}

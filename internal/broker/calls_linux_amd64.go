@@ -48,6 +48,12 @@ var oldLooks = []look{
 	{nr: unix.SYS_LINK, op: "link", dirfd: -1, name: 1, flags: -1, write: true},
 	{nr: unix.SYS_RENAME, op: "rename", dirfd: -1, name: 0, flags: -1, write: true, gone: true},
 	{nr: unix.SYS_RENAME, op: "rename", dirfd: -1, name: 1, flags: -1, write: true},
+	{nr: unix.SYS_CHMOD, op: "change", dirfd: -1, name: 0, flags: -1, write: true},
+	{nr: unix.SYS_CHOWN, op: "change", dirfd: -1, name: 0, flags: -1, write: true},
+	{nr: unix.SYS_LCHOWN, op: "change", dirfd: -1, name: 0, flags: -1, write: true},
+	{nr: unix.SYS_UTIME, op: "change", dirfd: -1, name: 0, flags: -1, write: true},
+	{nr: unix.SYS_UTIMES, op: "change", dirfd: -1, name: 0, flags: -1, write: true},
+	{nr: unix.SYS_FUTIMESAT, op: "change", dirfd: 0, name: 1, flags: -1, write: true},
 }
 
 // oldModeOf and oldOwnerOf are modeOf and ownerOf for calls that other

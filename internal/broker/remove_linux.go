@@ -52,7 +52,14 @@ func (w *worker) remove(n *notification, dirfd, name uint64, flags int) answer {
 	return result(unix.Unlinkat(s.dir, s.last(), flags))
 }
 
+// onlyObserves says that no rule is about changes, so that calls that make one come
+// here only to be told of.
+func (w *worker) onlyObserves() bool { return !w.spec.Broker.Strict && !w.options.Alone }
+
 func (w *worker) changeAt(n *notification, dirfd, name, flags uint64) answer {
+	if w.onlyObserves() {
+		return pass
+	}
 	if name == 0 {
 		return w.changeOpen(n, dirfd) // utimensat of a descriptor
 	}
@@ -63,6 +70,9 @@ func (w *worker) changeAt(n *notification, dirfd, name, flags uint64) answer {
 // that wins a race against that has changed a date or a mode, and nothing that
 // the file holds.
 func (w *worker) change(n *notification, dirfd, name uint64, follow bool) answer {
+	if w.onlyObserves() {
+		return pass
+	}
 	text, errno := w.readString(n.pid, name)
 	if errno != 0 {
 		return refuse(errno)

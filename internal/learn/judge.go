@@ -259,9 +259,9 @@ func (j *Judge) Needs(c Call, f Files) []Need {
 	}
 	file, exists := f.Look(c.Path)
 	switch {
-	case !c.Write && !exists, c.goes() && !exists, c.Op == "remove" && j.inMemory(file.Real):
+	case !c.Write && !exists, c.goes() && !exists:
 		return nil
-	case c.Gone:
+	case c.goes():
 		return j.needsSource(c, f)
 	case c.Op == "exec":
 		return j.needsProgram(c, file, f)
@@ -281,13 +281,20 @@ func (j *Judge) Needs(c Call, f Files) []Need {
 	}
 	needs := j.needsLink(c, file)
 	v := j.write(file.Real, path.Dir(file.Real))
-	if v.allowed && j.inMemory(file.Real) {
+	if v.allowed && j.inMemory(file.Real) && !j.made.has(file.Real) {
 		v = notGranted // what is to be changed is not there
 	}
-	if !v.allowed {
+	if !v.allowed && !j.passes(c, v) {
 		needs = append(needs, need(c, file.Real, file.Dir, true, v))
 	}
 	return needs
+}
+
+// passes says that the rule which stands in the way of a call is about names that
+// are made or written, and not about removing or changing what has one: the broker
+// is asked about that only where whole paths are ruled.
+func (j *Judge) passes(c Call, v finding) bool {
+	return v.brokered && !j.spec.Broker.Strict && (c.Op == "remove" || c.Op == "change")
 }
 
 // maxScripts is how many scripts the kernel lets name another as interpreter.
@@ -327,11 +334,11 @@ func (j *Judge) needsLink(c Call, file File) []Need {
 	return nil
 }
 
-// changesDirectory says whether a call makes, replaces or removes a name, which
-// takes the right to write the directory that holds it.
+// changesDirectory says whether a call makes or replaces a name, which takes the
+// right to write the directory that holds it.
 func changesDirectory(op string, exists bool) bool {
 	switch op {
-	case "remove", "rename", "link", "symlink", "mknod":
+	case "rename", "link", "symlink", "mknod":
 		return true
 	case "create", "mkdir":
 		return !exists
@@ -339,7 +346,7 @@ func changesDirectory(op string, exists bool) bool {
 	return false
 }
 
-// needsDirectory judges a name that comes or goes. The directory to grant is the
+// needsDirectory judges a name that comes. The directory to grant is the
 // nearest that exists: a policy cannot grant one that does not.
 func (j *Judge) needsDirectory(c Call, f Files) []Need {
 	rest := path.Base(c.Path)
@@ -375,7 +382,7 @@ func (j *Judge) needsSource(c Call, f Files) []Need {
 	if j.inMemory(name) && !j.made.has(name) {
 		v = notGranted
 	}
-	if v.allowed {
+	if v.allowed || j.passes(c, v) {
 		return nil
 	}
 	return []Need{need(c, dir.Real, true, true, v)}

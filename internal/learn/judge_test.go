@@ -84,7 +84,7 @@ var testHost = newHost(
 	"/bin/ -> /usr/bin", "/bin/sh -> /usr/bin/dash", "/usr/bin/dash", "/etc/passwd", "/etc/shadow", "/etc/ld.so.cache", "/proc/self/maps",
 	"/home/u/.nvm/node", "/home/u/.npmrc", "/home/u/.cache/go-build/x", "/home/u/data/a", "/home/u/data/sub/",
 	"/home/u/link -> /home/u/data/a", "/home/u/to-usr -> /usr/bin/dash",
-	"/home/u/app/main.go", "/home/u/app/out -> /srv/out", "/home/u/app/.git/hooks/pre-commit", "/home/u/app/x.key",
+	"/home/u/app/main.go", "/home/u/app/.envrc", "/home/u/app/out -> /srv/out", "/home/u/app/.git/hooks/pre-commit", "/home/u/app/x.key",
 	"/home/u/app/script#!:home:u:run", "/home/u/run#!:usr:bin:dash", "/home/u/run -> /home/u/run#!:usr:bin:dash", "/home/u/app/odd#!none",
 	"/srv/out", "/tmp/host/", "/tmp/host/file", "/opt/tool/bin/run",
 )
@@ -129,7 +129,7 @@ func TestNeedsAreWhatTheHostHasAndTheSandboxLacks(t *testing.T) {
 		{"remove", "/etc/nothing", true, nil},
 		{"open", "/etc/nothing", true, nil},
 		{"create", "/home/u/app/.git/hooks/new", true, []string{"write /home/u/app/.git/hooks/: protected .git/hooks"}},
-		{"create", "/home/u/app/.envrc", true, []string{"write /home/u/app/: protected .envrc, by the broker"}},
+		{"create", "/home/u/app/.envrc", true, []string{"write /home/u/app/.envrc: protected .envrc, by the broker"}},
 		{"truncate", "/home/u/app/out", true, []string{"write /srv/out: not granted"}},
 		{"mkdir", "/etc", true, nil},
 		{"mkdir", "/opt/tool", true, []string{"read /opt/tool/: not granted"}},
@@ -143,7 +143,17 @@ func TestNeedsAreWhatTheHostHasAndTheSandboxLacks(t *testing.T) {
 		{"create", "/home/u/data/new", true, []string{"write /home/u/data/: not granted"}},
 		{"create", "/tmp/a/b", true, nil},
 		{"open", "/tmp/host/file", false, []string{"read /tmp/host/file: not granted"}},
-		{"remove", "/tmp/host/file", true, nil},
+		{"remove", "/tmp/host/file", true, []string{"write /tmp/host/: not granted"}},
+		{"remove", "/home/u/data/a", true, []string{"write /home/u/data/: not granted"}},
+		{"change", "/home/u/data/a", true, []string{"write /home/u/data/a: not granted"}},
+
+		// Of what is there.
+		{"change", "/etc/passwd", true, []string{"write /etc/passwd: only reading is granted"}},
+		{"change", "/home/u/app/main.go", true, nil},
+		{"change", "/home/u/app/.git/hooks/pre-commit", true, []string{"write /home/u/app/.git/hooks/pre-commit: protected .git/hooks"}},
+		{"change", "/home/u/app/.envrc", true, nil},
+		{"remove", "/home/u/app/.envrc", true, nil},
+		{"remove", "/home/u/app/main.go", true, nil},
 	} {
 		j, err := NewJudge(testSpec())
 		if err != nil {
@@ -191,6 +201,11 @@ func TestWhatIsRenamedMustBeThere(t *testing.T) {
 		j.Needs(Call{Op: "create", Path: path, Write: true}, testHost)
 		if got := j.Needs(Call{Op: "rename", Path: path, Write: true, Gone: true}, testHost); got != nil {
 			t.Errorf("%s, made in memory: got %v", path, got)
+		}
+		for _, op := range []string{"change", "remove"} {
+			if got := j.Needs(Call{Op: op, Path: path, Write: true}, testHost); got != nil {
+				t.Errorf("%s of %s, made in memory: got %v", op, path, got)
+			}
 		}
 	}
 }

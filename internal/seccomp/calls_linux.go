@@ -54,8 +54,8 @@ var absent = []uint32{
 // modeCalls give a file a mode.
 var modeCalls = []modeCall{
 	{nr: unix.SYS_FCHMOD, mode: 1, flags: -1},
-	{nr: unix.SYS_FCHMODAT, mode: 2, flags: -1},
-	{nr: unix.SYS_FCHMODAT2, mode: 2, flags: -1},
+	{nr: unix.SYS_FCHMODAT, mode: 2, flags: -1, named: true},
+	{nr: unix.SYS_FCHMODAT2, mode: 2, flags: -1, named: true},
 	{nr: unix.SYS_OPENAT, mode: 3, flags: 2},
 	{nr: unix.SYS_MKNODAT, mode: 2, flags: -1, node: true, makes: true},
 }
@@ -76,10 +76,11 @@ var removeCalls = []uint32{
 	unix.SYS_FILE_SETATTR,
 }
 
-// lookCalls look at files by name, or remove them.
+// lookCalls look at files by name, remove them or change their attributes.
 var lookCalls = []uint32{
 	nrFstatat, unix.SYS_STATX, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_READLINKAT,
-	unix.SYS_CHDIR, unix.SYS_UNLINKAT,
+	unix.SYS_CHDIR, unix.SYS_UNLINKAT, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
 }
 
 const openDirectory = unix.O_DIRECTORY

@@ -8,7 +8,7 @@ const (
 )
 
 var archModeCalls = []modeCall{
-	{nr: unix.SYS_CHMOD, mode: 1, flags: -1},
+	{nr: unix.SYS_CHMOD, mode: 1, flags: -1, named: true},
 	{nr: unix.SYS_OPEN, mode: 2, flags: 1},
 	{nr: unix.SYS_CREAT, mode: 1, flags: -1, makes: true},
 	{nr: unix.SYS_MKNOD, mode: 1, flags: -1, node: true, makes: true},
@@ -28,6 +28,7 @@ const nrFstatat = unix.SYS_NEWFSTATAT
 
 var archLookCalls = []uint32{
 	unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_ACCESS, unix.SYS_READLINK, unix.SYS_UNLINK, unix.SYS_RMDIR,
+	unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT,
 }
 
 var archRemoveCalls = []uint32{

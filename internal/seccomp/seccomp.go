@@ -154,8 +154,8 @@ func answer(rules []Rule, with Action, lists ...[]uint32) []Rule {
 	return rules
 }
 
-// observe adds rules for calls that look, unless they have one because they
-// remove.
+// observe adds rules for calls that look, remove or change attributes, unless they
+// have one already because the latter are decided about.
 func observe(rules []Rule, removes bool) []Rule {
 	for _, list := range [...][]uint32{lookCalls, archLookCalls} {
 		for _, nr := range list {
@@ -283,6 +283,7 @@ type modeCall struct {
 	flags int
 	node  bool // the mode also says what kind of file
 	makes bool // it makes a file
+	named bool // the file has a name in the call
 }
 
 // Bits of the flags of open, the same on every architecture Bailey runs on
@@ -306,7 +307,7 @@ func modeRule(c modeCall, o Options) Rule {
 		return openRule(c, o)
 	case c.flags >= 0:
 		r.Checks = append(r.Checks, Check{Arg: c.flags, Test: NoneSet, Mask: openCreates, Then: Allow})
-	case c.makes && (o.Writes || o.Observe), !c.makes && o.Removes:
+	case c.makes && (o.Writes || o.Observe), !c.makes && o.Removes, c.named && o.Observe:
 		r.Else = Notify
 	}
 	r.Checks = append(r.Checks, Check{Arg: c.mode, Test: AnySet, Mask: 0o6000, Then: Fail(eperm)})

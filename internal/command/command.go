@@ -16,7 +16,6 @@ package command
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/policy"
 )
@@ -100,13 +99,14 @@ func saysAnything(s *policy.SSH) bool {
 }
 
 // Warnings names entries that can never match, because they are written as a
-// shell would read them and rules are plain words.
+// shell would read them and rules are plain words. In a policy file such a denial
+// is an error; what comes another way is warned about.
 func (l List) Warnings() []string {
 	var out []string
 	warn := func(key string, entries []Entry) {
 		for _, e := range entries {
-			if why := idle(e.Text); why != "" {
-				out = append(out, key+" "+quote(e.Text)+at(e.Where)+" has no effect: "+why)
+			if err := policy.CheckCommand(e.Text); err != nil {
+				out = append(out, key+" "+quote(e.Text)+at(e.Where)+" has no effect: "+err.Error())
 			}
 		}
 	}
@@ -117,24 +117,6 @@ func (l List) Warnings() []string {
 		warn("ssh.allowedCommands", l.SSH.AllowedCommands)
 	}
 	return out
-}
-
-func idle(text string) string {
-	words := strings.Fields(text)
-	switch {
-	case len(words) == 0:
-		return "it is empty"
-	case strings.Contains(words[0], "*"):
-		return "a program is named in full; * is for arguments"
-	case strings.ContainsAny(text, "\"'`\\"):
-		return "rules are plain words, and a quote or backslash is taken as itself"
-	}
-	for _, w := range words {
-		if strings.Trim(w, ";|&<>") == "" || strings.HasSuffix(w, ";") {
-			return "a rule is about one program and its words; write one entry for each command"
-		}
-	}
-	return ""
 }
 
 // Rules are ready to judge. They do not change, and may be used by several

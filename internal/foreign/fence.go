@@ -127,6 +127,19 @@ func (s section) strings(to *[]string, key string, from []string) {
 	s.texts(to, key, "", s.list(key, from))
 }
 
+// denied carries commands that are refused. One that could never match is no policy's.
+func (s section) denied(to *[]string, key string, from []string) {
+	var kept []entry
+	for _, e := range s.list(key, from) {
+		if err := policy.CheckCommand(e.text); err != nil {
+			s.loseRestriction(e.pos, key+" "+e.text, err.Error())
+			continue
+		}
+		kept = append(kept, e)
+	}
+	s.texts(to, key, "command", kept)
+}
+
 func on(b *bool) bool { return b != nil && *b }
 
 // fenceFiles: a denial to read holds whatever is allowed below it, and
@@ -233,7 +246,7 @@ func fenceDenied() []string { return []string{"mkfs", "fdisk", "parted", "dd if=
 
 func (s section) commands(f *fenceCommand) {
 	c := &s.Policy.Command
-	s.strings(&c.Deny, "command.deny", f.Deny)
+	s.denied(&c.Deny, "command.deny", f.Deny)
 	s.strings(&c.Allow, "command.allow", f.Allow)
 	useDefaults := f.UseDefaults == nil || *f.UseDefaults
 	c.UseDefaults = &useDefaults
@@ -273,7 +286,7 @@ func (s section) ssh(f *fenceSSH) {
 		s.add(&p.DeniedHosts, "ssh.deniedHosts", "*", entry{reason: "no host of the list could be carried"})
 	}
 	s.strings(&p.AllowedCommands, "ssh.allowedCommands", f.AllowedCommands)
-	s.strings(&p.DeniedCommands, "ssh.deniedCommands", f.DeniedCommands)
+	s.denied(&p.DeniedCommands, "ssh.deniedCommands", f.DeniedCommands)
 	for _, b := range []struct {
 		to   **bool
 		key  string

@@ -233,6 +233,7 @@ func TestRestrictionsThatCannotBeHeldAreRefused(t *testing.T) {
 		{`{"network": {"deniedResolvedAddresses": ["0.0.0.0/0"]}}`, "0.0.0.0/0"},
 		{`{"network": {"parentProxy": {"http": "http://a:1", "https": "http://b:1"}}}`, "the same"},
 		{`{"forceNewSession": true, "ssh": {"deniedHosts": ["prod-*"]}}`, "ssh.deniedHosts prod-*"},
+		{`{"forceNewSession": true, "command": {"deny": ["git push | sh"]}}`, "command.deny git push | sh"},
 	} {
 		_, err := Translator(nowhere)(settings(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "settings.json:1:") {

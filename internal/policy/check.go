@@ -53,6 +53,8 @@ func check(kind, s string) error {
 			return errors.New("a device node is a path below /dev")
 		}
 		return nil
+	case "command":
+		return CheckCommand(strings.TrimPrefix(s, "!"))
 	case "name":
 		return checkName(s)
 	case "names":
@@ -124,6 +126,26 @@ func checkRule(s string) error {
 		return errors.New("path permissions are about the project: write a path relative to it; others belong in filesystem")
 	}
 	return checkPath(s)
+}
+
+// CheckCommand says why an entry about commands can never match: it is written as a
+// shell would read it, and entries are plain words.
+func CheckCommand(s string) error {
+	words := strings.Fields(s)
+	switch {
+	case len(words) == 0:
+		return errors.New("empty string")
+	case strings.Contains(words[0], "*"):
+		return errors.New("a program is named in full, one in each entry; * is for arguments: git push *")
+	case strings.ContainsAny(s, "\"'`\\"):
+		return errors.New("an entry is plain words, and a quote or backslash is taken as itself; leave it away")
+	}
+	for _, w := range words {
+		if strings.Trim(w, ";|&<>") == "" || strings.HasSuffix(w, ";") {
+			return errors.New("an entry is about one program and its words; write one entry for each command: git push")
+		}
+	}
+	return nil
 }
 
 func checkName(s string) error {

@@ -244,7 +244,7 @@ func FuzzPattern(f *testing.F) {
 	for _, s := range []string{"*", "*.a.com", "a.com", "A.com", "@npm", "::1", "[::1]", "::ffff:127.0.0.1", "10.0.0.0/8", "80-90", "~/x", "/a/**", "A_*", "git push"} {
 		f.Add(s, "a.b.com")
 	}
-	kinds := []string{"", "path", "rule", "domain", "host", "port", "exposure", "cidr", "device", "name", "names", "proxy", "image"}
+	kinds := []string{"", "path", "rule", "domain", "host", "port", "exposure", "cidr", "device", "name", "names", "command", "proxy", "image"}
 	f.Fuzz(func(t *testing.T, x, y string) {
 		for _, kind := range kinds {
 			if check(kind, x) == nil && strings.ContainsAny(x, "\x00\n") {

@@ -35,6 +35,14 @@ var fixes = []struct{ wrong, want, right string }{
 		`path permissions are about the project: write a path relative to it; others belong in filesystem`,
 		`{"workspace": {"rules": [{"pattern": "!x", "permission": "none"}]}}`,
 	},
+	{`{"command": {"deny": ["g* push"]}}`, `a program is named in full, one in each entry; * is for arguments: git push *`, `{"command": {"deny": ["git push *", "gh push"]}}`},
+	{
+		`{"command": {"deny": ["git push | sh"]}}`,
+		`an entry is about one program and its words; write one entry for each command: git push`,
+		`{"command": {"deny": ["git push", "sh", "curl http://x/?a=1&b=2"]}}`,
+	},
+	{`{"command": {"deny": ["git commit -m \"x\""]}}`, `an entry is plain words, and a quote or backslash is taken as itself; leave it away`, `{"command": {"deny": ["git commit -m x"]}}`},
+	{`{"ssh": {"deniedCommands": ["rm; ls"]}}`, `write one entry for each command`, `{"ssh": {"deniedCommands": ["rm", "!shutdown now"]}}`},
 	{`{"env": {"set": {"": "x"}}}`, `empty string`, `{"env": {"set": {"A": "x"}}}`},
 	{`{"env": {"allow": ["A-B"]}}`, `bad variable name: '-' is not allowed there`, `{"env": {"allow": ["A_B"]}}`},
 	{

@@ -245,6 +245,7 @@ var vocabulary = map[string][]string{
 	"method":      {"GET", "POST"},
 	"urlPath":     {"/**", "/a/*", "/a/b"},
 	"placeholder": {"TOKEN"},
+	"command":     commands,
 	"image":       {"debian:12", "./image.tar"},
 	"":            {"git", "git push", "git push origin", "rm", "com.a.*", "com.a.b", "com.*"},
 }

@@ -124,7 +124,7 @@ type NetworkLimits struct {
 
 // Command rules are guard rails over argv; see docs/policy.md.
 type Command struct {
-	Deny                                []string `json:"deny,omitempty" doc:"command prefixes that are refused"`
+	Deny                                []string `json:"deny,omitempty" check:"command" doc:"command prefixes that are refused"`
 	Allow                               []string `json:"allow,omitempty" doc:"command prefixes that are allowed although denied"`
 	UseDefaults                         *bool    `json:"useDefaults,omitempty" doc:"whether the built-in list of dangerous commands is denied"`
 	RuntimeExecPolicy                   *string  `json:"runtimeExecPolicy,omitempty" enum:"off,path,argv" doc:"how far rules follow child processes"`
@@ -136,7 +136,7 @@ type SSH struct {
 	AllowedHosts     []string `json:"allowedHosts,omitempty" check:"host" doc:"hosts ssh may reach"`
 	DeniedHosts      []string `json:"deniedHosts,omitempty" check:"host" doc:"hosts ssh may not reach"`
 	AllowedCommands  []string `json:"allowedCommands,omitempty" doc:"remote commands that may be run"`
-	DeniedCommands   []string `json:"deniedCommands,omitempty" doc:"remote commands that may not be run"`
+	DeniedCommands   []string `json:"deniedCommands,omitempty" check:"command" doc:"remote commands that may not be run"`
 	AllowAllCommands *bool    `json:"allowAllCommands,omitempty" doc:"whether any remote command may be run"`
 	InheritDeny      *bool    `json:"inheritDeny,omitempty" doc:"whether command.deny holds for remote commands"`
 }

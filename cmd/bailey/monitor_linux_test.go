@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
@@ -38,6 +40,22 @@ func monitored(stderr string) []string {
 	return out
 }
 
+// fixOf is the text if this user may write a file, and nothing otherwise.
+func fixOf(path, text string) string {
+	if unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS) != nil {
+		return ""
+	}
+	return text
+}
+
+// advised is the last line for a file that only has to be writable.
+func advised(path string) []string {
+	if text := fixOf(path, "to allow what was not granted: --allow-write "+path); text != "" {
+		return []string{text}
+	}
+	return nil
+}
+
 func TestMonitorTellsWhatIsNotGranted(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces)
 	b := newBench(t)
@@ -56,7 +74,10 @@ func TestMonitorTellsWhatIsNotGranted(t *testing.T) {
 			"cat open " + data + " (not granted), 2 times",
 			"to allow what was not granted: --allow-read " + data,
 		}},
-		{"writing what can be read", "echo >/usr/new; exit 0", 0, []string{"sh create /usr/new (only reading is granted)"}},
+		{"writing what can be read", "echo >/usr/new; exit 0", 0, []string{"sh create /usr/new (only reading is granted)" + fixOf("/usr", "; to allow: make it outside first, and then --allow-write /usr/new")}},
+		{"writing what the user may not write", "echo >/etc/hostname; exit 0", 0, append([]string{
+			"sh create /etc/hostname (only reading is granted)" + fixOf("/etc/hostname", "; to allow: --allow-write /etc/hostname"),
+		}, advised("/etc/hostname")...)},
 		{"a denial of the broker", "echo >.envrc; exit 0", 0, []string{"sh create .envrc (protected name); to allow: --allow-write .envrc"}},
 		{"what is hidden", "cat hidden; ls -l >/dev/null", 0, []string{"cat open hidden (filesystem.denyRead " + hidden + ")"}},
 		{"attributes of what can be read", "chmod 600 " + shown + "; exit 0", 0, []string{

@@ -237,7 +237,7 @@ func Allowing(c config.Config, e *event.Event) (config.Config, error) {
 // by the path.
 func (e *denied) event(sandbox string) *event.Event {
 	v := e.Event(sandbox, e.Process)
-	if strings.HasPrefix(v.Fix, "--") {
+	if spec.LacksPath(v.Fix) {
 		v.Fix += " " + plain.Word(v.Path)
 	}
 	return v

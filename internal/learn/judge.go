@@ -24,6 +24,8 @@ type Files interface {
 	Look(path string) (File, bool)
 	// Names lists a directory; nil if that cannot be done.
 	Names(dir string) []string
+	// May says whether the host lets the caller write a path, or read it.
+	May(path string, write bool) bool
 	// Interpreter returns the program that a script names in its first line; ""
 	// if the file is no script.
 	Interpreter(path string) string
@@ -53,6 +55,8 @@ type Need struct {
 	// the path that is granted so.
 	ReadOnly bool
 	Around   string
+	// Vain says that no grant would help: the host refuses it as well.
+	Vain bool
 	// Fix is the flag that lifts the rule, to be followed by Path; empty if none
 	// does, or no rule forbids it.
 	Fix string
@@ -254,6 +258,15 @@ func (j *Judge) inMemory(p string) bool {
 // who looks at places that every sandbox has of its own, or at what every
 // program looks at when it starts.
 func (j *Judge) Needs(c Call, f Files) []Need {
+	needs := j.needs(c, f)
+	for i := range needs {
+		n := &needs[i]
+		n.Vain = !n.isLook() && n.Denied == "" && !f.May(n.Grant, n.Change)
+	}
+	return needs
+}
+
+func (j *Judge) needs(c Call, f Files) []Need {
 	if isNoise(c.Path) {
 		return nil
 	}

@@ -67,6 +67,7 @@ const (
 	Wide                 // only a directory that holds far more would do
 	Cache                // a tool's own cache
 	Looked               // the command only looked whether it is there
+	Vain                 // the host refuses it as well
 	Unreached            // a host that cannot be granted as a whole
 )
 
@@ -159,6 +160,10 @@ func (b *builder) take(n *Need) {
 	}
 	if n.Denied != "" {
 		b.remark(Denied, n.Path, n.Denied, n.Program)
+		return
+	}
+	if n.Vain {
+		b.remark(Vain, n.Path, "", n.Program)
 		return
 	}
 	if dir, name := managerOf(b.Home, n.Grant); dir != "" && !n.Change {

@@ -25,6 +25,8 @@ func wants(lines ...string) []Need {
 			n.Op = "stat"
 		case "write":
 			n.Write, n.Change = true, true
+		case "vain":
+			n.Write, n.Change, n.Vain = true, true, true
 		case "denied":
 			n.Denied = "filesystem.denyRead x"
 		}
@@ -57,6 +59,7 @@ func TestProposalsAreSmall(t *testing.T) {
 		{"writing covers reading", wants("read x /srv/o/a", "write x /srv/o/"), "allowWrite /srv/o (x)"},
 		{"reading around writing", wants("read x /srv/o/", "write x /srv/o/log/"), "allowRead /srv/o (x); allowWrite /srv/o/log (x)"},
 		{"in the project", wants("write x /home/u/src/app/out/"), "allowWrite out (x)"},
+		{"what the user may not write", wants("vain touch /etc/hosts"), "vain /etc/hosts (touch)"},
 		{"a secret", wants("read aws /home/u/.aws/credentials"), "secret ~/.aws/credentials (aws)"},
 		{"a looked-for secret", wants("look aws /home/u/.aws/credentials"), "secret ~/.aws/credentials (aws)"},
 		{"a secret keeps its directory from folding", wants("read x /home/u/proj/a", "read x /home/u/proj/b", "read x /home/u/proj/c"), "allowRead ~/proj/a (x); allowRead ~/proj/b (x); allowRead ~/proj/c (x)"},
@@ -118,7 +121,7 @@ func summarise(p Proposal, n Names) string {
 		}
 	}
 	for _, r := range p.Left {
-		add([]string{"secret", "denied", "wide", "cache", "looked"}[r.Why], r.Path, r.For, "")
+		add([]string{"secret", "denied", "wide", "cache", "looked", "vain"}[r.Why], r.Path, r.For, "")
 	}
 	return strings.Join(out, "; ")
 }

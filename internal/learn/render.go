@@ -188,6 +188,8 @@ func (r *Remark) text(n Names) string {
 		return "would take a whole directory that holds far more, not granted: " + name
 	case Cache:
 		return "a cache, not granted (if it is needed: privateWrite): " + name
+	case Vain:
+		return "your own user may not either, not granted: " + name
 	case Unreached:
 		return "a host, not granted (" + plain.Text(r.Rule) + "): " + name
 	}

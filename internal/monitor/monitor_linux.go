@@ -116,8 +116,14 @@ func (m *Monitor) fix(n *learn.Need) string {
 	switch {
 	case n.Fix != "":
 		return n.Fix + " " + plain.Word(m.record.Short(n.Path))
-	case n.Denied != "" || filepath.Dir(n.Grant) == "/" || n.Grant == RealHome():
+	case n.Denied != "" || n.Vain:
 		return ""
+	case filepath.Dir(n.Grant) == "/" || n.Grant == RealHome():
+		// Nobody should grant all of it. What is there by itself can be granted.
+		if n.Op != "create" && n.Op != "mkdir" {
+			return ""
+		}
+		return "make it outside first, and then " + grantFlag(true) + plain.Word(m.record.Short(n.Path))
 	}
 	return grantFlag(n.Change) + plain.Word(m.record.Short(n.Grant))
 }

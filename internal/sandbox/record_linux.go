@@ -10,6 +10,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/plain"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // Record keeps what was denied in a sandbox, for the end of the run and for the
@@ -53,7 +54,7 @@ func (r *Record) NewDenial(pid int, process string) *event.Event {
 func (r *Record) LogDenial(d broker.Denial, process string) *event.Event {
 	r.once.Do(r.begin)
 	e := d.Event(r.name, process)
-	if strings.HasPrefix(d.Fix, "--") {
+	if spec.LacksPath(d.Fix) {
 		e.Fix = d.Fix + " " + plain.Word(r.Short(d.Path))
 	}
 	r.audit.Emit(e)

@@ -48,8 +48,8 @@ type PathRule struct {
 	// Why names the rule for people: "protected .envrc", "filesystem.denyRead
 	// **/.env".
 	Why string `json:"why,omitempty"`
-	// Fix is the flag that would allow it, to be followed by the path; empty if
-	// nothing would.
+	// Fix is the flag that would allow it, with its value or, if LacksPath, to be
+	// followed by the path; empty if nothing would.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -202,8 +202,16 @@ func (c *compiler) otherNames(rules []PathRule) []PathRule {
 	return rules
 }
 
-// fixWrite is the flag that lifts a denial, with the path after it.
-const fixWrite = "--allow-write"
+// fixWrite and fixRead are the flags that lift a denial, with the path after it.
+const (
+	fixWrite = "--allow-write"
+	fixRead  = "--allow-read"
+)
+
+// LacksPath says that a fix is a flag which the path is to follow.
+func LacksPath(fix string) bool {
+	return strings.HasPrefix(fix, "--") && !strings.Contains(fix, " ")
+}
 
 var (
 	allProtectedNames = "{" + strings.Join(protectedNames, ",") + "}"

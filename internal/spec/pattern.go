@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/pattern"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 // patternRule is an entry of a Filesystem with wildcards. It is decided when a
@@ -239,11 +240,11 @@ func (l *layer) narrowings(rules []PathRule) []PathRule {
 		}
 	}
 	for _, n := range l.narrow {
-		r := PathRule{Pattern: pattern.Quote(n.path), Write: Denied, Why: "not granted"}
+		all := pattern.Quote(n.path)
+		rules = append(rules, PathRule{Pattern: all, Write: Denied, Why: "not granted", Fix: fixWrite + " " + plain.Word(n.path)})
 		if n.have == AccessNone {
-			r.Read = Denied
+			rules = append(rules, PathRule{Pattern: all, Read: Denied, Why: "not granted", Fix: fixRead + " " + plain.Word(n.path)})
 		}
-		rules = append(rules, r)
 	}
 	return rules
 }

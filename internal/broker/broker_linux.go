@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
-	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
@@ -133,7 +132,7 @@ func (b *Broker) prepare() {
 	if b.rules, err = newRules(b.spec); err != nil {
 		b.err = err
 	}
-	if b.sockets.allowed, err = pattern.NewSet(b.spec.Broker.Sockets.Allowed); err != nil {
+	if err = b.sockets.prepare(&b.spec.Broker.Sockets); err != nil {
 		b.err = fmt.Errorf("broker: unix sockets: %w", err)
 	}
 	b.execs.examiners = make(chan examination)

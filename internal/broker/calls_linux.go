@@ -187,6 +187,9 @@ func (w *worker) hardlink(n *notification, oldDir, oldName, newDir, newName uint
 	if typeOf(fd) == unix.S_IFLNK && w.leadsOn(&s) {
 		return w.denied(n, "link", s.path(), &passage)
 	}
+	if done := w.judgeLink(n, fd, old, s.path()); done != nil {
+		return *done
+	}
 	w.sockets.names.RLock()
 	defer w.sockets.names.RUnlock()
 	return result(unix.Linkat(w.self, fdName(fd), s.dir, s.last(), unix.AT_SYMLINK_FOLLOW))
@@ -298,8 +301,27 @@ func (w *worker) rename(n *notification, oldDir, oldName, newDir, newName uint64
 	if flags&unix.RENAME_WHITEOUT != 0 {
 		return refuse(unix.EINVAL) // it would leave a device node behind
 	}
-	w.sockets.names.RLock()
-	defer w.sockets.names.RUnlock()
+	return w.move(n, &from, &to, flags)
+}
+
+// move renames what the rules about paths let be renamed.
+func (w *worker) move(n *notification, from, to *spot, flags uint) answer {
+	if w.sockets.sameBelow(from.path(), to.path()) {
+		w.sockets.names.RLock()
+		defer w.sockets.names.RUnlock()
+		return result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))
+	}
+	w.sockets.names.Lock()
+	defer w.sockets.names.Unlock()
+	moved := []*spot{from, to}
+	if flags&unix.RENAME_EXCHANGE == 0 {
+		moved = moved[:1]
+	}
+	for _, s := range moved {
+		if done := w.judgeMove(n, s); done != nil {
+			return *done
+		}
+	}
 	return result(unix.Renameat2(from.dir, from.last(), to.dir, to.last(), flags))
 }
 

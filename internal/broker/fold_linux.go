@@ -40,7 +40,7 @@ func (f *folded) build(l *list, a access) {
 			continue
 		}
 		text := strings.Map(foldRune, r.Pattern)
-		if _, err := pattern.Compile(text); err != nil {
+		if !isPattern(text) {
 			text = r.Pattern
 		}
 		f.index = append(f.index, i)

@@ -66,3 +66,29 @@ func namesPattern(t *testing.T, dir, holds string) string {
 	}
 	return text
 }
+
+// Where case does not matter, a name in another spelling is the allowed one.
+func TestSocketsMoveOnlyWhereTheSameIsAllowed(t *testing.T) {
+	var s sockets
+	if err := s.prepare(&spec.Sockets{Allowed: []string{"/p/Run/a.sock", "/q/**/b.sock"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		from, to string
+		want     bool
+	}{
+		{"/p/x", "/p/y", true},
+		{"/p/x", "/p/Run/a.sock", false},
+		{"/p/Run/a.sock", "/p/x", false},
+		{"/p/x", "/p/run/A.sock", false},
+		{"/p/x", "/p/Run", false},
+		{"/p/x", "/p/RUN", false},
+		{"/q/x", "/q/y/z", true},
+		{"/q/x", "/q/y/b.sock", false},
+		{"/q/x", "/p/x", false},
+	} {
+		if got := s.sameBelow(c.from, c.to); got != c.want {
+			t.Errorf("from %s to %s: got %v, want %v", c.from, c.to, got, c.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -16,9 +17,12 @@ import (
 // sockets knows which unix sockets may be connected to.
 type sockets struct {
 	allowed *pattern.Set
+	// spellings is what is allowed, and the same folded; nil if nothing is. See
+	// sameBelow.
+	spellings *pattern.Set
 
 	// names is read-locked while a file gets another name, and locked while a
-	// socket gets its first.
+	// socket gets its first, or anything gets one that is only for some files.
 	names sync.RWMutex
 
 	mu sync.Mutex
@@ -33,6 +37,82 @@ type inode struct{ dev, ino uint64 }
 // further ones of its own in directories of the host.
 const maxOwn = 1024
 
+// prepare makes the rules ready. Where all may be connected to there are none.
+func (s *sockets) prepare(rules *spec.Sockets) (err error) {
+	if s.allowed, err = pattern.NewSet(rules.Allowed); err != nil || rules.All || len(rules.Allowed) == 0 {
+		return err
+	}
+	texts := rules.Allowed
+	for _, text := range rules.Allowed {
+		if small := strings.Map(foldRune, text); small != text && isPattern(small) {
+			texts = append(texts[:len(texts):len(texts)], small)
+		}
+	}
+	s.spellings, err = pattern.NewSet(texts)
+	return err
+}
+
+func isPattern(text string) bool {
+	_, err := pattern.Compile(text)
+	return err == nil
+}
+
+// A socket is allowed by its name, so that one that the host makes anew under the
+// same name is allowed too. So no socket of the host may get such a name in here,
+// neither itself nor by the directories above it. That holds if every move leaves
+// what is moved, and all below it, as allowed or not as it was.
+
+// sameBelow says whether a move leaves what is allowed as it is, in whatever
+// spelling: where names that differ in case are the same file, the kernel tells a
+// path in the spelling of who asked first.
+func (s *sockets) sameBelow(from, to string) bool {
+	return s.spellings == nil || s.spellings.SameBelow(from, to) && s.spellings.SameBelow(fold(from), fold(to))
+}
+
+// isOwn says whether the command made a file as a socket.
+func (s *sockets) isOwn(st *unix.Stat_t) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.own[inode{st.Dev, st.Ino}]
+	return ok
+}
+
+// foreignName is the rule against a name for a socket that would let it be
+// connected to.
+var foreignName = spec.PathRule{Why: "unix socket of the host at a name that network.allowUnixSockets is about"}
+
+// judgeMove refuses to move what is, or may hold, a socket of the host to where other
+// sockets are allowed. Of a directory the caller is told that it cannot be moved, as
+// between file systems. Nothing else may get a name until it is moved.
+func (w *worker) judgeMove(n *notification, s *spot) *answer {
+	var st unix.Stat_t
+	if err := unix.Fstatat(s.dir, s.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fail(errnoOf(err))
+	}
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return fail(unix.EXDEV)
+	case st.Mode&unix.S_IFMT == unix.S_IFSOCK && !w.sockets.isOwn(&st):
+		a := w.denied(n, "rename", s.path(), &foreignName)
+		return &a
+	}
+	return nil
+}
+
+// judgeLink refuses another name for a socket of the host where other sockets are
+// allowed than at the one it has.
+func (w *worker) judgeLink(n *notification, fd int, old, name string) *answer {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fail(errnoOf(err))
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK || w.sockets.isOwn(&st) || w.sockets.sameBelow(old, name) {
+		return nil
+	}
+	a := w.denied(n, "link", old, &foreignName)
+	return &a
+}
+
 // allowsSocket says whether an opened socket may be connected to.
 func (b *Broker) allowsSocket(path string, fd int) bool {
 	s := &b.sockets
@@ -43,13 +123,7 @@ func (b *Broker) allowsSocket(path string, fd int) bool {
 		return true // the sandbox's own place
 	}
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.own[inode{st.Dev, st.Ino}]
-	return ok
+	return unix.Fstat(fd, &st) == nil && s.isOwn(&st)
 }
 
 // remember notes a socket that the command has just made.

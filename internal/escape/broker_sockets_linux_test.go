@@ -1,6 +1,7 @@
 package escape
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -66,11 +67,10 @@ var callers = []struct {
 		if err := bindTo("own"); err != nil {
 			return err
 		}
-		exchange := func() error { return unix.Renameat2(unix.AT_FDCWD, s, unix.AT_FDCWD, "own", unix.RENAME_EXCHANGE) }
-		if err := exchange(); err != nil {
+		if err := swap(s, "own"); err != nil {
 			return err
 		}
-		defer func() { _ = exchange() }()
+		defer func() { _ = swap(s, "own") }()
 		return connectTo("own")
 	}},
 	{"path descriptor", func(s string) error {
@@ -205,11 +205,11 @@ func TestSocketOfTheHostInTheProjectIsNotReached(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b.t = t
 			b.attack("call", "host.sock", c.name)
-			if got := arrived(t, l); got > 0 {
+			if got := arrived(t, l, "host.sock"); got > 0 {
 				t.Errorf("the sandbox reached the host %d times", got)
 			}
 			b.free("call", "host.sock", c.name)
-			if arrived(t, l) == 0 {
+			if arrived(t, l, "host.sock") == 0 {
 				t.Errorf("control: without a sandbox it is not reached")
 			}
 		})
@@ -217,16 +217,16 @@ func TestSocketOfTheHostInTheProjectIsNotReached(t *testing.T) {
 	b.t = t
 	b.policy = `{"network": {"allowUnixSockets": ["host.sock"]}}`
 	b.attack("call", "host.sock", "name")
-	if arrived(t, l) == 0 {
+	if arrived(t, l, "host.sock") == 0 {
 		t.Errorf("control: with the grant given it is not reached")
 	}
 }
 
 // arrived counts connections to the host's socket since it was last asked. They
 // are taken in order, so the host makes one more, and waits until that is taken.
-func arrived(t *testing.T, l *listeners) int {
+func arrived(t *testing.T, l *listeners, name string) int {
 	t.Helper()
-	c, err := net.Dial("unix", "host.sock")
+	c, err := net.Dial("unix", name)
 	must(t, err)
 	defer c.Close()
 	_, _ = c.Read(make([]byte, 1)) // its end, when it was counted
@@ -245,6 +245,165 @@ func TestOwnSocketIsReached(t *testing.T) {
 			}
 		}
 	}
+}
+
+// granted is where a policy allows a socket, and impostors are the ways to bring
+// another one there: host.sock, which the working directory has.
+const granted = "ok/granted.sock"
+
+var impostors = []struct {
+	name string
+	way  func()
+}{
+	{"rename", func() { report("rename", unix.Rename("host.sock", granted)) }},
+	{"link", func() { report("link", unix.Link("host.sock", granted)) }},
+	{"another spelling first", func() {
+		report("rename", unix.Rename("host.sock", "ok/GRANTED.sock"))
+		report("rename", unix.Rename("ok/GRANTED.sock", granted))
+	}},
+	{"exchange", func() {
+		report("create", create(granted))
+		report("exchange", swap("host.sock", granted))
+	}},
+	{"link to a descriptor", func() {
+		report("link", onDescriptor("host.sock", func(fd int) error {
+			return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, granted, unix.AT_SYMLINK_FOLLOW)
+		}, unix.O_PATH))
+	}},
+	{"directory", func() {
+		report("link", unix.Link("host.sock", "other/granted.sock"))
+		report("rmdir", unix.Rmdir("ok"))
+		report("rename", unix.Rename("other", "ok"))
+	}},
+	{"exchange of directories", func() {
+		report("link", unix.Link("host.sock", "other/granted.sock"))
+		report("exchange", swap("other", "ok"))
+	}},
+	{"link to a directory", func() {
+		report("link", unix.Link("host.sock", "other/granted.sock"))
+		report("rmdir", unix.Rmdir("ok"))
+		report("symlink", unix.Symlink("other", "ok"))
+	}},
+	{"in the place of an own socket", func() {
+		report("bind", bindTo("own"))
+		report("exchange", swap("own", "host.sock"))
+		report("rename", unix.Rename("own", granted))
+	}},
+	{"in the place of an own socket that is there", func() {
+		report("bind", bindTo(granted))
+		report("exchange", swap("host.sock", granted))
+	}},
+	{"own socket that changes", func() {
+		report("bind", bindTo("own"))
+		end := time.Now().Add(300 * time.Millisecond)
+		beside(end, func() { _ = swap("own", "host.sock") }, func() {
+			if unix.Rename("own", granted) == nil && connectTo(granted) != nil {
+				_ = unix.Rename(granted, "own")
+			}
+		})
+	}},
+}
+
+func swap(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+}
+
+func init() {
+	attacks["impose"] = func(args []string) {
+		for _, i := range impostors {
+			if i.name == args[0] {
+				i.way()
+			}
+		}
+		report("connect", connectTo(granted))
+	}
+	// A socket of one's own may be given every name, and so may every other file.
+	attacks["rename-own"] = func([]string) {
+		fd, err := listenAt("own", 1)
+		report("listen", err)
+		defer unix.Close(fd)
+		report("link", unix.Link("own", "ok/linked.sock"))
+		report("create", create("file"))
+		report("rename", unix.Rename("file", granted))
+		report("rename", unix.Rename("own", granted))
+		for _, name := range []string{granted, "ok/linked.sock"} {
+			if err := connectTo(name); err == nil {
+				keep(filepath.Base(name), nil)
+			}
+		}
+	}
+	// reconnect connects again when the first connection has ended.
+	attacks["reconnect"] = func([]string) {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		report("socket", err)
+		report("connect", unix.Connect(fd, &unix.SockaddrUnix{Name: granted}))
+		_, _ = unix.Read(fd, make([]byte, 1))
+		if err := connectTo(granted); err == nil {
+			keep("again", nil)
+		}
+	}
+}
+
+func TestNoOtherSocketGetsTheNameOfAnAllowedOne(t *testing.T) {
+	b := newBox(t)
+	l := listen(t)
+	b.hostSocket(l)
+	must(t, os.Link("host.sock", "spare.sock"))
+	anew := func() {
+		for _, name := range []string{"ok", "other", "own", "host.sock"} {
+			must(t, os.RemoveAll(name))
+		}
+		must(t, errors.Join(os.Mkdir("ok", 0o755), os.Mkdir("other", 0o755), os.Link("spare.sock", "host.sock")))
+	}
+	for _, i := range impostors {
+		t.Run(i.name, func(t *testing.T) {
+			b.t = t
+			for _, b.policy = range []string{
+				`{"network": {"allowUnixSockets": ["` + granted + `"]}}`,
+				`{"network": {"allowUnixSockets": ["ok/"]}, "filesystem": {"protectMissing": false}}`,
+				`{"network": {"allowUnixSockets": ["**/granted.s*"]}, "filesystem": {"protectMissing": false}}`,
+			} {
+				anew()
+				b.attack("impose", i.name)
+				if got := arrived(t, l, "spare.sock"); got > 0 {
+					t.Errorf("with %s the sandbox reached the host %d times", b.policy, got)
+				}
+			}
+			anew()
+			b.free("impose", i.name)
+			if arrived(t, l, "spare.sock") == 0 {
+				t.Errorf("control: without a sandbox it is not reached")
+			}
+		})
+	}
+}
+
+func TestAllowedSocketMayBeMadeAnew(t *testing.T) {
+	b := newBox(t)
+	b.policy = `{"network": {"allowUnixSockets": ["ok/"]}}`
+	must(t, os.Mkdir(b.project+"/ok", 0o755))
+	b.attack("rename-own")
+	b.expectLoot("granted.sock", "linked.sock")
+
+	t.Chdir(b.project)
+	must(t, os.RemoveAll("ok"))
+	must(t, os.Mkdir("ok", 0o755))
+	first, err := net.Listen("unix", granted)
+	must(t, err)
+	t.Cleanup(func() { _ = first.Close() })
+	go func() {
+		c, err := first.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_ = first.Close() // and its file is removed
+		if again, err := net.Listen("unix", granted); err == nil {
+			t.Cleanup(func() { _ = again.Close() })
+		}
+	}()
+	b.attack("reconnect")
+	b.expectLoot("again")
 }
 
 func init() {

@@ -90,7 +90,7 @@ func (c *compiler) broker() {
 			writes = writes || rules[i].Write == Denied
 		}
 	}
-	if writes {
+	if writes || c.canNameSockets() {
 		b.Areas = c.areas(b.Strict)
 	}
 	if len(b.Areas) > 0 || b.Read || !b.Sockets.All || b.Commands != nil {
@@ -319,6 +319,17 @@ func (c *compiler) grantSockets() {
 			}
 		}
 	}
+}
+
+// canNameSockets says whether the command could, but for the broker, give a socket
+// of the host a name that the policy allows, because it may write there.
+func (c *compiler) canNameSockets() bool {
+	return !isTrue(c.policy.Network.AllowAllUnixSockets) && slices.ContainsFunc(c.socketPatterns, func(text string) bool {
+		path, ok := pattern.Literal(text)
+		return !ok || slices.ContainsFunc(c.spec.Mounts, func(m Mount) bool {
+			return m.Kind == Bind && m.Write && !m.File && below(m.Target, path)
+		})
+	})
 }
 
 // sockets says which unix sockets can be reached.

@@ -171,6 +171,19 @@ func TestSocketsAreNamedOneByOne(t *testing.T) {
 	}
 }
 
+// Where the command could rename another socket to an allowed name, the broker
+// renames.
+func TestNamesOfAllowedSocketsAreGuarded(t *testing.T) {
+	for entry, want := range map[string]bool{"/run/daemon.sock": false, "p.sock": true, "~/p": false, "~/p/": false, "**/*.sock": true} {
+		p := withoutMissing()
+		p.Network.AllowUnixSockets = []string{entry}
+		s := mustCompile(t, p, newSystem("/home/u/p/"))
+		if got := len(s.Broker.Areas) > 0; got != want {
+			t.Errorf("%s: got areas %q, want some: %v", entry, s.Broker.Areas, want)
+		}
+	}
+}
+
 func TestCommandRulesAreAskedOnlyIfThereAreAny(t *testing.T) {
 	p := basicPolicy()
 	if s := mustCompile(t, p, newSystem("/home/u/p/")); s.Broker.Commands != nil {

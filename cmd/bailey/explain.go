@@ -73,6 +73,12 @@ func (r *request) supposed(m *sandbox.Manager, argv []string) (*spec.Spec, error
 }
 
 func explainJSON(s *spec.Spec) int {
+	if s.Gate != nil {
+		shown, gate := *s, *s.Gate
+		gate.Config.Upstream = gate.Config.Upstream.Redacted()
+		shown.Gate = &gate
+		s = &shown
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -161,6 +161,10 @@ func TestExplainForPeopleAndPrograms(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &s); err != nil || len(s.Argv) != 1 || s.Argv[0] != "ls" {
 		t.Errorf("%v: %+v", err, got)
 	}
+	const proxied = `{"network": {"allowedDomains": ["a.example"], "upstreamProxy": "http://u:hush@proxy.example:1"}}`
+	if got := b.run("--policy", proxied, "explain", "--json", "ls"); strings.Contains(got.stdout, "hush") || !strings.Contains(got.stdout, "http://proxy.example:1") {
+		t.Errorf("%+v", got)
+	}
 	if got := b.run("explain", "--json", "-c", "x y"); got.status != 0 || !strings.Contains(got.stdout, `"x y"`) {
 		t.Errorf("%+v", got)
 	}

@@ -25,6 +25,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/bailey-sandbox/bailey/internal/policy/notation"
 )
 
 // Version is the version of Config and of Message. Both ends come from one
@@ -176,6 +178,20 @@ type Upstream struct {
 	HTTPS   string `json:"https,omitempty"`   // for everything on port 443
 	All     string `json:"all,omitempty"`     // for what the two above do not say
 	NoProxy string `json:"noProxy,omitempty"` // hosts reached directly, as in NO_PROXY
+}
+
+// Redacted is the same without users and passwords, for people to see.
+func (u Upstream) Redacted() Upstream {
+	for _, text := range []*string{&u.HTTP, &u.HTTPS, &u.All} {
+		if *text == "" {
+			continue
+		}
+		p, err := notation.ParseProxy(*text)
+		if *text = p.Redacted(); err != nil {
+			*text = "a proxy"
+		}
+	}
+	return u
 }
 
 // Limits bound what the gate serves. 0 means the gate's own default.

@@ -220,7 +220,7 @@ func (s section) upstream(key, proxy string) {
 	address := strings.TrimSuffix(proxy, "/")
 	address = strings.Replace(address, "socks5h://", "socks5://", 1)
 	if err := policy.Valid("proxy", address); err != nil {
-		s.fail(e.pos, "%s: %q: %v", key, proxy, err)
+		s.fail(e.pos, "%s: %v", key, err) // without the text, in which there may be a password
 		return
 	}
 	set(s.translator, &s.Policy.Network.UpstreamProxy, "network.upstreamProxy", address, e)

@@ -212,6 +212,7 @@ func TestMistakesNameTheirPlace(t *testing.T) {
 		{SandboxRuntime, `{"credentials": {"files": [{"mode": "deny"}]}}`, `lacks the path`},
 		{SandboxRuntime, `{"allowPty": null}`, `allowPty is null`},
 		{Greywall, `{"network": {"proxyUrl": "localhost:1080"}}`, `a proxy is written as`},
+		{Greywall, `{"network": {"proxyUrl": "http://u:hush@p:99999"}}`, `network.proxyUrl: the port of a proxy`},
 		{ClaudeCode, `{"permissions": {"deny": "Read"}}`, `permissions.deny is a string, want a list`},
 	} {
 		_, err := Read(c.tool, settings(c.text), nowhere)

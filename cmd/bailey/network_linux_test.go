@@ -349,6 +349,28 @@ func TestGrantedPortsOfLoopbackAreTheHosts(t *testing.T) {
 				t.Errorf("%s: not granted: %+v", policy, got)
 			}
 		}
+		for _, c := range []struct{ network, url, want string }{
+			{`"allowedDomains": ["127.0.0.1"]`, "http://127.0.0.1/", "answer from 127.0.0.1"},
+			{`"allowedDomains": ["127.0.0.1"]`, "http://localhost/", "answer from localhost"},
+			{`"allowedDomains": ["localhost"]`, "http://localhost/", "answer from localhost"},
+			{`"allowedDomains": ["localhost"]`, "http://127.0.0.1:8080/", ""},
+			{`"allowedDomains": ["localhost"], "allowLocalOutbound": false`, "http://localhost/", ""},
+			{`"allowedDomains": ["localhost"], "deniedDomains": ["localhost"]`, "http://127.0.0.1/", ""},
+			{`"rules": [{"host": "127.0.0.1", "ports": [8080], "action": "allow"}]`, "http://127.0.0.1:8080/", "answer from 127.0.0.1:8080"},
+			{`"rules": [{"host": "127.0.0.1", "ports": [8080], "action": "allow"}]`, "http://127.0.0.1/", ""},
+		} {
+			policy := `{"network": {` + c.network + `}}`
+			if got := w.under(policy, "curl", "-sSf", "--max-time", "20", c.url); got.stdout != c.want {
+				t.Errorf("%s, %s: %+v", c.network, c.url, got)
+			}
+			host := strings.Trim(strings.TrimPrefix(c.url, "http:"), "/")
+			if !strings.Contains(host, ":") {
+				host += ":80"
+			}
+			if got := w.run("--policy", policy, "explain", "host", host); strings.Contains(got.stdout, host+" can be reached") != (c.want != "") {
+				t.Errorf("explain %s, %s: %+v", c.network, host, got)
+			}
+		}
 		const own = `
 import socket
 s = socket.socket(); s.bind(("127.0.0.1", 80 + 8001)); s.listen()

@@ -67,6 +67,31 @@ func (c *compiler) gateway() {
 	if c.wantsLocal() {
 		c.localOutbound()
 	}
+	if c.spec.Gate.Socket == "" {
+		c.namedLoopback()
+	}
+}
+
+// namedLoopback lets the command reach the host's loopback where it is granted by
+// its name or address, as any other host: at the ports of that grant.
+func (c *compiler) namedLoopback() {
+	g := c.spec.Gate
+	named, err := grants.LoopbackOf(&c.policy)
+	if err != nil {
+		return // it is refused when the gate's rules are made
+	}
+	g.Local = c.addPorts(g.Local, named.IPv4)
+	g.LocalIPv6 = c.addPorts(g.LocalIPv6, named.IPv6)
+}
+
+// addPorts adds those of the host's ports that are not taken inside.
+func (c *compiler) addPorts(list, more []config.Ports) []config.Ports {
+	for _, p := range c.notTaken(more) {
+		if !slices.Contains(list, p) {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // exposures are ports of the host that lead inside.
@@ -159,12 +184,16 @@ func (c *compiler) gate() {
 	}
 	g := c.spec.Gate
 	g.Config, g.Unknown = told, found.unknown
-	if len(g.Local) == 0 {
+	if !c.wantsLocal() {
 		return
+	}
+	ports, err := c.localPorts(c.policy.Network.AllowLocalOutboundPorts)
+	if err != nil {
+		return // refused by localOutbound
 	}
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		g.Config.Rules = append(g.Config.Rules, config.Rule{
-			Host: host, Ports: g.Local, Action: config.Allow, Name: "network.allowLocalOutbound",
+			Host: host, Ports: ports, Action: config.Allow, Name: LocalOutbound,
 		})
 	}
 }
@@ -223,7 +252,7 @@ func (c *compiler) localOutbound() {
 		c.refuse(key, strings.Join(list, ", "), err.Error(), "")
 	}
 	c.refuseIf(err == nil && len(ports) == 0, key, strings.Join(list, ", "), "at these ports of loopback the network gate is, or an exposed port of the sandbox", "remove them")
-	c.spec.Gate.Local = ports
+	c.spec.Gate.Local, c.spec.Gate.LocalIPv6 = ports, slices.Clone(ports)
 }
 
 // localPorts are the ports that are granted; none and "*" mean all. At those of
@@ -234,11 +263,15 @@ func (c *compiler) localPorts(list []string) ([]config.Ports, error) {
 		list = []string{"*"}
 	}
 	ports, err := grants.Ports(list)
+	return c.notTaken(ports), err
+}
+
+func (c *compiler) notTaken(ports []config.Ports) []config.Ports {
 	ports = without(ports, config.Ports{From: GateProxyPort, To: GateInsidePort})
 	for _, e := range c.spec.Expose {
 		ports = without(ports, config.Ports{From: e.Inside, To: e.Inside})
 	}
-	return ports, err
+	return ports
 }
 
 // without cuts a range out of others.
@@ -254,6 +287,9 @@ func without(list []config.Ports, cut config.Ports) []config.Ports {
 	}
 	return out
 }
+
+// LocalOutbound is how the rules are called that let loopback lead to the host's.
+const LocalOutbound = "network.allowLocalOutbound"
 
 // egressSocket is the choice of network.egress for which gateSocket is where the
 // gate is.

@@ -83,6 +83,35 @@ func TestHostsLoopbackStandsAtGrantedPorts(t *testing.T) {
 	}
 }
 
+func TestLoopbackIsGrantedByName(t *testing.T) {
+	web := []config.Ports{{From: 80, To: 80}, {From: 443, To: 443}}
+	rule := func(host, action string) []policy.NetworkRule {
+		return []policy.NetworkRule{{Host: host, Ports: []string{"8080"}, Action: action}}
+	}
+	port := []config.Ports{{From: 8080, To: 8080}}
+	for name, test := range map[string]struct {
+		policy     policy.Network
+		ipv4, ipv6 []config.Ports
+	}{
+		"its name":           {policy.Network{AllowedDomains: []string{"localhost"}}, web, web},
+		"in capitals":        {policy.Network{AllowedDomains: []string{"LOCALHOST"}}, web, web},
+		"an address":         {policy.Network{AllowedDomains: []string{"127.0.0.1"}}, web, nil},
+		"in IPv6":            {policy.Network{AllowedDomains: []string{"::1"}}, nil, web},
+		"a rule":             {policy.Network{Rules: rule("127.0.0.1", "allow")}, port, nil},
+		"a rule that asks":   {policy.Network{Rules: rule("localhost", "ask")}, port, port},
+		"a rule that denies": {policy.Network{AllowedDomains: []string{"a.b"}, Rules: rule("localhost", "deny")}, nil, nil},
+		"another host":       {policy.Network{AllowedDomains: []string{"a.b", "10.0.0.1"}}, nil, nil},
+		"not to be reached":  {policy.Network{AllowedDomains: []string{"localhost"}, AllowLocalOutbound: new(false)}, nil, nil},
+		"only by a socket":   {policy.Network{AllowedDomains: []string{"localhost"}, Egress: new("socket")}, nil, nil},
+		"an exposed port":    {policy.Network{Rules: rule("localhost", "allow"), ExposePorts: []string{"8080"}}, nil, nil},
+	} {
+		g := compileNetwork(t, test.policy).Gate
+		if !reflect.DeepEqual(g.Local, test.ipv4) || !reflect.DeepEqual(g.LocalIPv6, test.ipv6) {
+			t.Errorf("%s: got %v and %v", name, g.Local, g.LocalIPv6)
+		}
+	}
+}
+
 func TestPortsOfTheGateAndOfTheSandboxAreNotTheHosts(t *testing.T) {
 	for list, want := range map[string][]config.Ports{
 		"900-1000":  {{From: 900, To: 939}, {From: 944, To: 1000}},

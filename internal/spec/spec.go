@@ -133,9 +133,14 @@ type Gate struct {
 	// and why.
 	Unknown []string `json:"unknown,omitempty"`
 	// Local are the ports at which the host's loopback stands in the place of the
-	// sandbox's own.
-	Local []config.Ports `json:"local,omitempty"`
+	// sandbox's own, in IPv4, and LocalIPv6 those in IPv6.
+	Local     []config.Ports `json:"local,omitempty"`
+	LocalIPv6 []config.Ports `json:"localIPv6,omitempty"`
 }
+
+// LeadsToLoopback says whether ports of the host's loopback can be reached at the
+// sandbox's own.
+func (g *Gate) LeadsToLoopback() bool { return g != nil && len(g.Local)+len(g.LocalIPv6) > 0 }
 
 // Exposure is a port of the host behind which a port of the sandbox is.
 type Exposure struct {

@@ -102,7 +102,16 @@ type translation struct {
 	config  *config.Config
 }
 
-func (t *translation) add(r config.Rule) { t.config.Rules = append(t.config.Rules, r) }
+// add adds a rule. One that grants loopback does so only if the policy does not shut
+// it.
+func (t *translation) add(r config.Rule) {
+	if r.Action != config.Deny && shutsLoopback(&t.policy) {
+		if is4, is6 := isLoopback(r.Host); is4 || is6 {
+			return
+		}
+	}
+	t.config.Rules = append(t.config.Rules, r)
+}
 
 func (t *translation) where(key, entry string) string {
 	pos, ok := t.policy.Origins[policy.Origin{Key: key, Entry: entry}]
@@ -121,9 +130,13 @@ func (t *translation) named(key, entry string, e Endpoint) config.Rule {
 	return config.Rule{Host: e.Host, Name: name, Where: t.where(key, entry)}
 }
 
-// endpoints are the hosts that an entry stands for.
+// endpoints are the hosts that an entry stands for. The name of loopback is also
+// its addresses, which is how programs connect to it.
 func (t *translation) endpoints(key, entry string) ([]Endpoint, error) {
-	if !strings.HasPrefix(entry, "@") {
+	switch {
+	case strings.EqualFold(entry, localhost):
+		return []Endpoint{{Host: entry}, {Host: loopback4}, {Host: loopback6}}, nil
+	case !strings.HasPrefix(entry, "@"):
 		return []Endpoint{{Host: entry}}, nil
 	}
 	if t.options.Groups == nil {
@@ -139,7 +152,7 @@ func (t *translation) endpoints(key, entry string) ([]Endpoint, error) {
 func (t *translation) each(key string, entries []string, add func(entry string, e Endpoint)) error {
 	t.config.Rules = slices.Grow(t.config.Rules, len(entries))
 	for _, entry := range entries {
-		if !strings.HasPrefix(entry, "@") {
+		if !strings.HasPrefix(entry, "@") && !strings.EqualFold(entry, localhost) {
 			add(entry, Endpoint{Host: entry})
 			continue
 		}

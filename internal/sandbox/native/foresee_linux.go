@@ -101,7 +101,7 @@ func (e *Embryo) foresaw(s *spec.Spec) bool {
 		return false
 	}
 	return a.Gate == nil || a.Gate.Transparent == b.Gate.Transparent && a.Gate.Silent == b.Gate.Silent &&
-		a.Gate.Socket == b.Gate.Socket && slices.Equal(a.Gate.Local, b.Gate.Local)
+		a.Gate.Socket == b.Gate.Socket && slices.Equal(a.Gate.Local, b.Gate.Local) && slices.Equal(a.Gate.LocalIPv6, b.Gate.LocalIPv6)
 }
 
 // parts lists what the child was told, in order. The last may be nil.

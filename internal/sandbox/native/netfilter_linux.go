@@ -136,11 +136,14 @@ func captureRules(g *spec.Gate) []byte {
 	for _, proto := range []byte{protoTCP, protoUDP} {
 		n.rule("nat", func() { n.isProtocol(proto); n.isPort(dnsPort, dnsPort); n.redirect(spec.GateDNSPort) })
 	}
-	for _, is := range []func(){n.isLoopback4, n.isLoopback6} {
-		for _, ports := range g.Local {
-			n.rule("nat", func() { is(); n.isProtocol(protoTCP); n.isPort(ports.From, ports.To); n.redirect(spec.GateTCPPort) })
+	for _, of := range []struct {
+		is    func()
+		ports []config.Ports
+	}{{n.isLoopback4, g.Local}, {n.isLoopback6, g.LocalIPv6}} {
+		for _, ports := range of.ports {
+			n.rule("nat", func() { of.is(); n.isProtocol(protoTCP); n.isPort(ports.From, ports.To); n.redirect(spec.GateTCPPort) })
 		}
-		n.rule("nat", func() { is(); n.verdict(verdictAccept) })
+		n.rule("nat", func() { of.is(); n.verdict(verdictAccept) })
 	}
 	n.rule("nat", func() { n.isProtocol(protoTCP); n.redirect(spec.GateTCPPort) })
 	const echo, echo6 = 8, 128

@@ -221,7 +221,7 @@ func TestWhatCannotBeHeldIsRefusedByItsKey(t *testing.T) {
 
 func TestGateIsRefusedByWhatItLacks(t *testing.T) {
 	for key, gate := range map[string]spec.Gate{
-		"network.egress": {Socket: "/s"}, "network.transparent": {Must: true}, "network.allowLocalOutboundPorts": {Local: make([]config.Ports, 1)},
+		"network.egress": {Socket: "/s"}, "network.transparent": {Must: true}, "network.allowLocalOutboundPorts": {Config: config.Config{Rules: []config.Rule{{Name: spec.LocalOutbound}}}},
 	} {
 		err := Refuses(&spec.Spec{Network: spec.NetworkGate, Gate: &gate}, Options{Ports: []uint16{1}})
 		if err == nil || !strings.HasPrefix(err.Error(), key) {

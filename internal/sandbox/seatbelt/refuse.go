@@ -1,9 +1,11 @@
 package seatbelt
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/pattern"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -98,7 +100,7 @@ func (r *refusals) network(s *spec.Spec, o Options) {
 	if g.Must {
 		r.add("network.transparent", "true", seatbelt+"cannot capture connections", "remove it, and have programs use the proxy variables")
 	}
-	if len(g.Local) > 0 {
+	if slices.ContainsFunc(g.Config.Rules, func(rule config.Rule) bool { return rule.Name == spec.LocalOutbound }) {
 		r.add("network.allowLocalOutboundPorts", "", seatbelt+"has no loopback of the sandbox's own", "remove it")
 	}
 }

@@ -185,6 +185,8 @@ func TestPoliciesOfClientsAreBounded(t *testing.T) {
 		`{"network": {"httpProxyPort": 9}}`,
 		`{"network": {"rules": [{"host": "example.com", "action": "allow", "inspect": true}]}}`,
 		`{"network": {"socksProxyPort": 9}}`,
+		`{"network": {"allowedDomains": ["169.254.169.254"]}}`,
+		`{"network": {"rules": [{"host": "127.0.0.1", "ports": ["6379"], "schemes": ["tcp"], "action": "allow"}]}}`,
 	} {
 		_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{Policy: bad})
 		if code := connect.CodeOf(err); code != connect.CodePermissionDenied && code != connect.CodeInvalidArgument {

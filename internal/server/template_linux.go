@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
 
 	"connectrpc.com/connect"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/gate/address"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
@@ -66,7 +69,7 @@ func compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay)
 	}
 	// Where loopback leads to the host, a port inside is not where it seems; and containers
 	// have no way in.
-	sp.Inlet = hasInlets(sp) && sp.Network.IsOwn() && (sp.Gate == nil || len(sp.Gate.Local) == 0)
+	sp.Inlet = hasInlets(sp) && sp.Network.IsOwn() && !sp.Gate.LeadsToLoopback()
 	return sp, held(sp)
 }
 
@@ -97,7 +100,51 @@ func permitted(p *policy.Policy, bounded bool) error {
 				problem.About("key", f.key), problem.Remedy("leave it out, or use a token with the scope admin"))
 		}
 	}
+	return publicOnly(p)
+}
+
+// publicOnly refuses to grant addresses by which only this machine reaches what is
+// there: who names an address is granted it, wherever it is.
+func publicOnly(p *policy.Policy) error {
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return err
+	}
+	for _, g := range granted(p) {
+		addr, err := netip.ParseAddr(g.host)
+		if err != nil {
+			continue // a name, which must not lead to one
+		}
+		what := address.Special(addr)
+		for _, a := range own {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(addr.AsSlice()) {
+				what = "this machine"
+			}
+		}
+		if what != "" {
+			return problem.New(connect.CodePermissionDenied, "policy_not_permitted", fmt.Errorf("%s %s: the address is %s", g.key, g.host, what),
+				problem.About("key", g.key), problem.Remedy("leave it out, or use a token with the scope admin"))
+		}
+	}
 	return nil
+}
+
+// grantedHost is a host that a policy names, and the key under which it does.
+type grantedHost struct{ key, host string }
+
+func granted(p *policy.Policy) (list []grantedHost) {
+	for _, host := range p.Network.AllowedDomains {
+		list = append(list, grantedHost{"network.allowedDomains", host})
+	}
+	for _, host := range p.SSH.AllowedHosts {
+		list = append(list, grantedHost{"ssh.allowedHosts", host})
+	}
+	for i := range p.Network.Rules {
+		if r := &p.Network.Rules[i]; r.Action != "deny" {
+			list = append(list, grantedHost{"network.rules", r.Host})
+		}
+	}
+	return list
 }
 
 // policyTexts is the policy of a request: its preset with its text over it.

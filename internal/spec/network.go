@@ -366,6 +366,9 @@ func (c *compiler) hasPlaceholder(name string) bool {
 // programs, those with Python's httpx among them, do not start at all if it names
 // SOCKS and they were installed without it.
 func (c *compiler) proxyVariables(env map[string]string) {
+	if c.spec.Network == NetworkHost {
+		c.hostsProxies(env)
+	}
 	if c.spec.Gate == nil {
 		return
 	}
@@ -386,6 +389,41 @@ func (c *compiler) proxyVariables(env map[string]string) {
 	if !c.spec.Gate.Transparent {
 		proxyOptions(env)
 	}
+}
+
+// hostsProxies tell programs on the host's network of the proxy that leads out of
+// it, which may be the only way. Its user and password stay outside.
+func (c *compiler) hostsProxies(env map[string]string) {
+	secret := false
+	for _, lower := range []string{"http_proxy", "https_proxy", "all_proxy", "no_proxy"} {
+		for _, name := range []string{lower, strings.ToUpper(lower)} {
+			value := c.variable(name)
+			if _, entered := env[name]; entered || value == "" || matchesAny(c.policy.Env.Deny, name) {
+				continue
+			}
+			bare := withoutUser(value)
+			secret = secret || bare != value
+			env[name] = bare
+		}
+	}
+	if secret {
+		c.warn(`the proxy of this machine has a user and a password, which stay outside; if it insists on them, have the network gate add them: "network": {"transparent": true}`)
+	}
+}
+
+// withoutUser is a proxy's address without the user and the password in it.
+func withoutUser(proxy string) string {
+	scheme, rest, ok := strings.Cut(proxy, "://")
+	if !ok {
+		scheme, rest = "", proxy
+	} else {
+		scheme += "://"
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	return scheme + rest[strings.LastIndexByte(rest[:end], '@')+1:]
 }
 
 // WithProxyOptions returns an environment in which programs go by a proxy that

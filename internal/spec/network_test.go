@@ -211,6 +211,60 @@ func TestListeningOnTheHostNeedsItsNetwork(t *testing.T) {
 	}
 }
 
+// On the host's network the host's proxy may be the only way out.
+func TestProxyOfTheHostIsPassedOnWithoutItsPassword(t *testing.T) {
+	host := []string{
+		"http_proxy=http://proxy.example:3128", "HTTPS_PROXY=http://me:s3cr3t@proxy.example:3128/", "ALL_PROXY=me:p@ss@proxy.example:1080",
+		"no_proxy=localhost,.example", "NO_PROXY=other",
+	}
+	for name, test := range map[string]struct {
+		policy policy.Policy
+		want   []string
+		warns  bool
+	}{
+		"the host's network": {
+			policy.Policy{Network: policy.Network{AllowedDomains: []string{"*"}}, Env: policy.Env{Deny: []string{"NO_PROXY"}}},
+			[]string{"ALL_PROXY=proxy.example:1080", "HTTPS_PROXY=http://proxy.example:3128/", "http_proxy=http://proxy.example:3128", "no_proxy=localhost,.example"},
+			true,
+		},
+		"who wants it as it is": {
+			policy.Policy{Network: policy.Network{AllowedDomains: []string{"*"}}, Env: policy.Env{Allow: []string{"HTTPS_PROXY"}, Deny: []string{"ALL_PROXY", "no_proxy", "NO_PROXY", "http_proxy"}}},
+			[]string{"HTTPS_PROXY=http://me:s3cr3t@proxy.example:3128/"},
+			false,
+		},
+		"a closed network": {policy.Policy{}, nil, false},
+	} {
+		p, facts := basicPolicy(), newSystem("/home/u/p/")
+		p.Network, p.Env = test.policy.Network, test.policy.Env
+		facts.host.Environ = append(facts.host.Environ, host...)
+		s, err := Compile(p, facts, Command{Argv: []string{"true"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, v := range s.Env {
+			if variable, _, _ := strings.Cut(strings.ToLower(v), "="); strings.HasSuffix(variable, "_proxy") {
+				got = append(got, v)
+			}
+		}
+		warns := slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "user and a password") })
+		if !slices.Equal(got, test.want) || warns != test.warns {
+			t.Errorf("%s: got %q, warnings %q", name, got, s.Warnings)
+		}
+	}
+	// The gate has the password, and tells nobody inside.
+	p, facts := basicPolicy(), newSystem("/home/u/p/")
+	p.Network = policy.Network{AllowedDomains: []string{"*"}, Transparent: new(true)}
+	facts.host.Environ = append(facts.host.Environ, host...)
+	s, err := Compile(p, facts, Command{Argv: []string{"true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Gate.Config.Upstream.HTTPS != "http://me:s3cr3t@proxy.example:3128/" || strings.Contains(strings.Join(s.Env, " "), "s3cr3t") {
+		t.Errorf("got %+v, environment %q", s.Gate.Config.Upstream, s.Env)
+	}
+}
+
 func TestOwnProxiesAreTheWayOut(t *testing.T) {
 	const web, socks = "http://127.0.0.1:3128", "socks5://127.0.0.1:1080"
 	for name, test := range map[string]struct {

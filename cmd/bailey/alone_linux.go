@@ -100,6 +100,7 @@ func (r *request) runAlone(p policy.Policy, s *spec.Spec, cause error) int {
 	r.announceAlone(a, cause)
 	run := &prepared{}
 	signals.IgnoreStops()
+	run.report.Of(s)
 	proc, err := a.Start("/proc/self/exe", run.report.Denied)
 	if err != nil {
 		return refuseAlone(s, cause, spec.Locate(err, p.Origins))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,6 +27,39 @@ func (b *bench) logged(flags ...string) (list []event.Event) {
 		list = append(list, e)
 	}
 	return list
+}
+
+func TestARunIsRecordedIfThereIsSomethingToTell(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces)
+	b := newBench(t)
+	b.run("--", "true").want(t, 0, "", "")
+	if events := b.logged(); len(events) > 0 {
+		t.Errorf("of a command that was denied nothing: %+v", events)
+	}
+	for line, want := range map[string]string{"exit 3": "exec deny exit 3", "kill -TERM $$": "exec deny exit SIGTERM"} {
+		before := len(b.logged())
+		b.run("-q", "--", "/bin/sh", "-c", "echo >.envrc; "+line)
+		var got []string
+		events := b.logged()[before:]
+		for _, e := range events {
+			got = append(got, string(e.Kind))
+			if e.Kind == event.Exit && e.Status != nil {
+				got = append(got, strconv.Itoa(*e.Status))
+			} else if e.Kind == event.Exit {
+				got = append(got, e.Signal)
+			}
+			if e.Sandbox == "" || e.Sandbox != events[0].Sandbox || e.Process != "sh" {
+				t.Errorf("%s: of sandbox %q, process %q", e.Kind, e.Sandbox, e.Process)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+			continue
+		}
+		if e := events[0]; e.Path != "/bin/sh" || len(e.Argv) != 3 || e.Time.After(events[1].Time) || events[2].Duration <= 0 {
+			t.Errorf("got %+v, and an end after %s", e, events[2].Duration)
+		}
+	}
 }
 
 func TestEventsOfTheNetworkSayAll(t *testing.T) {
@@ -112,7 +146,7 @@ sys.stdin.read()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		w.until("both to be told of", func() bool { return len(w.logged()) >= 2 })
+		w.until("both to be told of", func() bool { return len(w.logged("--kind", "deny")) >= 2 })
 		stdin.Close() // answers about names are told of by then, if they are
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
@@ -121,7 +155,7 @@ sys.stdin.read()
 			t.Errorf("got %q, stderr %q", out.String(), errs.String())
 		}
 		var told []string
-		for _, e := range w.logged() {
+		for _, e := range w.logged("--kind", "deny") {
 			if e.Kind != event.Deny || e.Op != event.OpConnect || e.Port != 443 || e.Sandbox == "" {
 				t.Errorf("got %+v", e)
 			}
@@ -167,7 +201,7 @@ func TestDenialsInAContainerAreLogged(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1), testenv.Program("crun"))
 	b := newBench(t)
 	b.run("--runtime", "crun", "--", "touch", ".envrc")
-	list := b.logged()
+	list := b.logged("--kind", "deny")
 	if len(list) != 1 || list[0].Kind != event.Deny || list[0].Process != "touch" || !strings.HasSuffix(list[0].Path, "/.envrc") {
 		t.Errorf("got %+v", list)
 	}

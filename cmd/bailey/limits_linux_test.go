@@ -28,7 +28,7 @@ func TestMemoryLimitStopsWhatWantsMore(t *testing.T) {
 		t.Errorf("got %+v, %+v", got, s)
 	}
 	b.run("--memory", "64M", "--", "echo", "small").want(t, 0, "small\n", "")
-	if events := b.logged(); len(events) != 2 || events[0].Limit != "memory" {
+	if events := b.logged("--kind", "limit"); len(events) != 2 || events[0].Limit != "memory" {
 		t.Errorf("the audit log has %+v", events)
 	}
 }

@@ -117,8 +117,11 @@ func TestMonitorFoldsItsAdvice(t *testing.T) {
 func TestMonitorWritesJSON(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces)
 	b := newBench(t)
-	data := b.inHome("data", "")
-	got := b.run("-m", "--json", "-c", "for i in 1 2 3; do cat ~/data 2>/dev/null; done; : 2>/dev/null >.envrc; exit 7")
+	data, twice := b.inHome("data", ""), b.inHome("twice", "")
+	got := b.run("-m", "--json", "-c", "for i in 1 2 3; do cat ~/data 2>/dev/null; done; : 2>/dev/null >.envrc; cat ~/twice ~/twice 2>/dev/null; exit 7")
+	if strings.Contains(got.stderr, `"count":1}`) || strings.Contains(got.stderr, `"count":1,`) {
+		t.Errorf("a count of one is written: %s", got.stderr)
+	}
 	if got.status != 7 {
 		t.Errorf("status %d, want 7", got.status)
 	}
@@ -129,9 +132,16 @@ func TestMonitorWritesJSON(t *testing.T) {
 			t.Errorf("%v: %q", err, line)
 			continue
 		}
-		counts[string(e.Op)+" "+e.Path] += max(e.Count, 1)
+		switch {
+		case e.Kind == event.Exec:
+			counts["exec "+strings.Join(e.Argv, " ")]++
+		case e.Kind == event.Exit && e.Status != nil && *e.Status == 7 && e.Duration > 0:
+			counts["exit "+e.Process]++
+		default:
+			counts[string(e.Op)+" "+e.Path] += max(e.Count, 1)
+		}
 	}
-	for what, want := range map[string]int{"open " + data: 3, "create " + filepath.Join(b.dir, ".envrc"): 1} {
+	for what, want := range map[string]int{"exec cat " + data: 3, "exit bash": 1, "open " + twice: 2, "open " + data: 3, "create " + filepath.Join(b.dir, ".envrc"): 1} {
 		if counts[what] != want {
 			t.Errorf("%s: got %d, want %d, in %s", what, counts[what], want, got.stderr)
 		}

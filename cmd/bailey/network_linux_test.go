@@ -387,7 +387,7 @@ func TestNetworkDenialsAreToldAndRecorded(t *testing.T) {
 		if got.status != 0 || strings.Count(got.stderr, "bad.example:80") != 1 || !strings.Contains(got.stderr, `network.allowedDomains: "bad.example"`) || strings.Contains(got.stderr, "good.example") {
 			t.Errorf("stderr %q", got.stderr)
 		}
-		log := w.run("log", "--json")
+		log := w.run("log", "--json", "--kind", "deny", "--kind", "connection")
 		var kinds []string
 		for line := range strings.Lines(log.stdout) {
 			var e struct{ Kind, Host, Method string }

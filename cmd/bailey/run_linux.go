@@ -139,6 +139,7 @@ func (p *prepared) run(r *request, s *spec.Spec) int {
 	}
 	r.tell(g.Chosen())
 	signals.IgnoreStops()
+	p.report.Of(s)
 	proc, err := p.start(s)
 	if err != nil {
 		g.Close()
@@ -211,6 +212,7 @@ func (p *prepared) conclude(r *request, state native.State, expired bool, millis
 	if expired {
 		p.report.Log(account.Event(limits.Hit{Name: "timeout"}))
 	}
+	p.report.Ended(state.Wait, state.Killed)
 	status, text := foreground.Status(state, expired, millis)
 	if text != "" {
 		say(tagError, text)

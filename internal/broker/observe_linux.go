@@ -13,7 +13,8 @@ import (
 type Observation struct {
 	Pid  int // the calling thread
 	Op   string
-	Path string // absolute and clean
+	Path string   // absolute and clean
+	Argv []string // of exec, unless they are too long
 	// Write says that the call wants to change what is there.
 	Write bool
 	// Gone says that nothing will be there any more.
@@ -29,6 +30,7 @@ type look struct {
 	flags int // argument number of flags of open, or -1
 	write bool
 	gone  bool // the path is that of what goes away
+	argv  int  // argument number of arguments, if it is an exec
 }
 
 var looks = []look{
@@ -58,8 +60,8 @@ var looks = []look{
 	{nr: unix.SYS_LSETXATTR, op: "change", dirfd: -1, name: 0, flags: -1, write: true},
 	{nr: unix.SYS_REMOVEXATTR, op: "change", dirfd: -1, name: 0, flags: -1, write: true},
 	{nr: unix.SYS_LREMOVEXATTR, op: "change", dirfd: -1, name: 0, flags: -1, write: true},
-	{nr: unix.SYS_EXECVE, op: "exec", dirfd: -1, name: 0, flags: -1},
-	{nr: unix.SYS_EXECVEAT, op: "exec", dirfd: 0, name: 1, flags: -1},
+	{nr: unix.SYS_EXECVE, op: "exec", dirfd: -1, name: 0, flags: -1, argv: 1},
+	{nr: unix.SYS_EXECVEAT, op: "exec", dirfd: 0, name: 1, flags: -1, argv: 2},
 }
 
 // lookOf returns where a call has its path, or the last of them, or nil.
@@ -113,6 +115,9 @@ func (w *worker) observePath(n *notification, l *look) {
 		if flags&unix.O_CREAT != 0 {
 			o.Op = "create"
 		}
+	}
+	if l.argv > 0 {
+		o.Argv, _ = w.readVector(n.pid, n.args[l.argv])
 	}
 	w.options.User.apart(func() { w.options.Observe(o) })
 }

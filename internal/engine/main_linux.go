@@ -159,6 +159,7 @@ func (r *run) carry(e Engine) int {
 // watch makes the Spec one whose calls are told of, if that is asked for.
 func (r *run) watch() error {
 	r.seen.Account.Begun, r.seen.Account.Spec = time.Unix(0, r.Begun), &r.Spec
+	r.seen.Of(&r.Spec)
 	if !r.Monitor {
 		return nil
 	}
@@ -205,6 +206,7 @@ func (r *run) conclude(state native.State, expired bool) int {
 		say("the command ended: " + foreground.Describe(state))
 	}
 	hits := r.tellLimits(expired)
+	r.seen.Ended(state.Wait, state.Killed)
 	status, text := foreground.Status(state, expired, r.Spec.TimeoutMillis)
 	if text != "" {
 		say(text)

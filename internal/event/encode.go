@@ -69,7 +69,9 @@ func (e *Event) appendObject(b []byte) []byte {
 	o.text("rule", e.Rule)
 	o.text("where", e.Where)
 	o.text("fix", e.Fix)
-	o.number("count", int64(e.Count))
+	if e.Count > 1 {
+		o.number("count", int64(e.Count))
+	}
 	if e.Status != nil {
 		o.key("status")
 		o.b = strconv.AppendInt(o.b, int64(*e.Status), 10)

@@ -34,7 +34,8 @@ type Monitor struct {
 	index map[told]int    // into told
 	paths map[string]bool // that something was told of
 	needs []learn.Need
-	rest  int // distinct events that were not kept
+	rest  int           // distinct events that were not kept
+	execs []event.Event // that are held
 }
 
 // Silence has it say nothing: somebody tells of it by Summary.
@@ -92,6 +93,9 @@ func (m *Monitor) Watch(s *spec.Spec, tty *terminal.Session) error {
 // path that it lacks something of, one thing is told: the file's own path, and
 // those of the interpreters that a script needs.
 func (m *Monitor) Observe(o broker.Observation) {
+	if o.Op == "exec" {
+		m.executed(o)
+	}
 	told := ""
 	needs := m.observer.Lacks(o)
 	for i := range needs {
@@ -108,6 +112,34 @@ func (m *Monitor) Observe(o broker.Observation) {
 		full.Op, full.Path, full.Rule, full.Fix = e.Op, e.Path, e.Rule, m.fix(n)
 		m.record.Log(full)
 		m.tell(full, n)
+	}
+}
+
+// executed tells programs that read along of a program that is about to be executed.
+// Who looks for one in several directories tries names of which nothing is there.
+func (m *Monitor) executed(o broker.Observation) {
+	if m.json == nil || m.silent {
+		return
+	}
+	if _, exists := (HostFiles{}).Look(o.Path); !exists {
+		return
+	}
+	e := m.record.NewExec(o.Pid, broker.ProcessName(o.Pid))
+	e.Path, e.Argv = o.Path, o.Argv
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case !m.held:
+		m.json.Emit(e)
+	case len(m.execs) < maxTold:
+		m.execs = append(m.execs, *e.Bounded())
+	}
+}
+
+// ended tells them how the command has ended.
+func (m *Monitor) ended(e *event.Event) {
+	if m.json != nil && !m.silent {
+		m.json.Emit(e)
 	}
 }
 
@@ -206,6 +238,9 @@ func (m *Monitor) Show() {
 	defer m.mu.Unlock()
 	if m.silent {
 		return
+	}
+	for i := range m.execs {
+		m.json.Emit(&m.execs[i])
 	}
 	for i := range m.told {
 		switch e := m.told[i]; {

@@ -1,6 +1,8 @@
 package monitor
 
 import (
+	"golang.org/x/sys/unix"
+
 	"github.com/bailey-sandbox/bailey/internal/account"
 	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/event"
@@ -36,4 +38,22 @@ func (r *Report) Network(e *event.Event) {
 		return
 	}
 	r.Keep(e) // what it denied
+}
+
+// Ended takes how the command has ended. That is recorded where something else is, and
+// of every command that is monitored.
+func (r *Report) Ended(wait unix.WaitStatus, killed bool) {
+	if r.Monitor == nil && !r.HasAny() {
+		return
+	}
+	status, signal := wait.ExitStatus(), "" // -1 unless it exited
+	switch {
+	case killed:
+		status = -1
+	case wait.Signaled():
+		signal = unix.SignalName(wait.Signal())
+	}
+	if e := r.End(status, signal); e != nil && r.Monitor != nil {
+		r.Monitor.ended(e)
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/terminal"
 )
 
 // lesson is one run of "bailey learn".
@@ -59,6 +61,9 @@ func runLearn(r *request) int {
 		return status // it was said why
 	}
 	l.prop = learn.Propose(l.seen.All(), l.options())
+	if l.askForSecrets() {
+		l.prop = learn.Propose(l.seen.All(), l.options())
+	}
 	if status != 0 {
 		say(tagWarning, fmt.Sprintf("the command ended with status %d, so it may not have come to everything it does", status))
 	}
@@ -279,6 +284,34 @@ func firstWritable(s *spec.Spec) string {
 		}
 	}
 	return ""
+}
+
+// askForSecrets asks the person at the terminal about what was asked for and looks
+// like a secret, a few at most, and reports whether one is to be granted. Without a
+// person nothing is.
+func (l *lesson) askForSecrets() (any bool) {
+	const most = 5
+	if !isTerminal(os.Stdin) || !isTerminal(os.Stderr) {
+		return false
+	}
+	asked := 0
+	for i := range l.prop.Left {
+		r := &l.prop.Left[i]
+		if r.Why != learn.Secret || asked == most {
+			continue
+		}
+		asked++
+		text := "bailey: " + r.Who() + " asked for " + plain.Text(l.names.Of(r.Path)) + ", which looks like a secret. Propose to grant it? [y/N] "
+		line, err := terminal.Ask(context.Background(), nil, text)
+		if err != nil {
+			return any // nobody is there, or does not want to be asked
+		}
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			l.granted, any = append(l.granted, r.Path), true
+		}
+	}
+	return any
 }
 
 // deliver puts the proposal where it was asked for.

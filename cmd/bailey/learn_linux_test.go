@@ -227,12 +227,16 @@ func TestLearnShowsADiffOnATerminal(t *testing.T) {
 	b := learnBench(t)
 	old := "{\n  \"extends\": \"default\" // base\n}\n"
 	file := b.write("bailey.jsonc", old, 0o644)
-	s := openScreen(t)
-	s.start(b.command("learn", "--shell", "sh", "-c", lessonLine))
-	s.expect("bailey.jsonc would become")
-	s.expect("+     \"allowRead\": [")
-	s.expect("not granted: ~/.aws/credentials")
-	<-s.ended
+	for answer, want := range map[string]string{"": "not granted: ~/.aws/credentials", "y": "\"~/.aws/credentials\""} {
+		s := openScreen(t)
+		s.start(b.command("learn", "--shell", "sh", "-c", lessonLine))
+		s.expect("bailey: cat asked for ~/.aws/credentials, which looks like a secret. Propose to grant it? [y/N] ")
+		s.write(answer + "\n")
+		s.expect("bailey.jsonc would become")
+		s.expect("+     \"allowRead\": [")
+		s.expect(want)
+		<-s.ended
+	}
 	if data, err := os.ReadFile(file); err != nil || string(data) != old {
 		t.Errorf("the file became %q, %v", data, err)
 	}

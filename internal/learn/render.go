@@ -171,6 +171,14 @@ func (p *Proposal) Remarks(n Names) []string {
 	return lines
 }
 
+// Who names the programs that a remark is about.
+func (r *Remark) Who() string {
+	if who := programList(r.For); who != "" {
+		return who
+	}
+	return "the command"
+}
+
 func (r *Remark) text(n Names) string {
 	name := plain.Text(r.Path)
 	if r.Why != Unreached {

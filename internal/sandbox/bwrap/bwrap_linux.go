@@ -108,6 +108,12 @@ func Refuses(s *spec.Spec) error {
 			refuse("network.exposePorts", strconv.Itoa(int(e.Inside)), "cannot let the command have a port below 1024")
 		}
 	}
+	for i := range s.Mounts {
+		if m := &s.Mounts[i]; m.Kind == spec.Hide && spec.Covers("/dev/pts", m.Target) {
+			key, entry, _ := strings.Cut(m.Why, " ")
+			refuse(key, entry, "mounts pseudo-terminals over what is hidden there")
+		}
+	}
 	if len(reasons) > 0 {
 		return &spec.Refused{Reasons: reasons}
 	}

@@ -88,6 +88,7 @@ func TestWhatCannotBeHeldIsRefusedByItsKey(t *testing.T) {
 		{"", spec.Spec{Limits: &spec.Limits{Memory: 1 << 20}, Expose: []spec.Exposure{{Port: 80, Inside: 8080}}}},
 		{"resources.disk", spec.Spec{Limits: &spec.Limits{Disk: 1 << 20}}},
 		{"network.exposePorts", spec.Spec{Expose: []spec.Exposure{{Port: 8080, Inside: 80}}}},
+		{"filesystem.denyRead", spec.Spec{Mounts: []spec.Mount{{Kind: spec.Hide, Target: "/dev/pts", Why: "filesystem.denyRead /dev/pts"}}}},
 	} {
 		t.Run(test.key, func(t *testing.T) {
 			err := Refuses(&test.spec)

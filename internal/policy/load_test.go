@@ -235,6 +235,20 @@ func TestPresetsLoad(t *testing.T) {
 }
 
 // The presets that do not build on the default repeat its system paths.
+func TestEveryPresetIsInThePageOnPolicies(t *testing.T) {
+	data, err := os.ReadFile("../../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(data), "\n## Presets\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, name := range PresetNames() {
+		if !strings.Contains(table, "`"+name+"`") {
+			t.Errorf("%s is missing in the table", name)
+		}
+	}
+}
+
 func TestPresetsFollowTheDefault(t *testing.T) {
 	system := func(list []string) []string {
 		return slices.DeleteFunc(slices.Clone(list), func(p string) bool { return p[0] != '/' })

@@ -11,7 +11,8 @@
 // The first yields one Config as JSON, and then its end. To the second the gate
 // writes events, one a line, as package event has them. The third is a stream
 // socket that carries Messages, one a line, in both directions; when its other
-// end is closed the gate ends, and with it every connection. The others are
+// end is closed the gate ends, and with it every connection. If it has to end
+// before that, the first line that it writes to stderr says why. The others are
 // listening sockets, made wherever the clients are; the Roles say what is spoken
 // there. Two more sockets may be among them, that only tell: about connections of
 // the sandbox's network, and about datagrams that were not let out of it. Behind

@@ -173,6 +173,8 @@ func TestProxyVariablesAreReadAsOtherProgramsDo(t *testing.T) {
 			if err != nil || c.Upstream.HTTP != want {
 				t.Errorf("%q: got %q, %v", value, c.Upstream.HTTP, err)
 			}
+		case value == "http://" && err != nil && !strings.Contains(err.Error(), "http://host:port"):
+			t.Errorf("%q: got %v", value, err)
 		case err == nil || !strings.Contains(err.Error(), "env -u HTTP_PROXY") || strings.Contains(err.Error(), "hush"):
 			t.Errorf("%q: got %v", value, err)
 		}

@@ -35,11 +35,15 @@ func pair(t *testing.T, d *Dialer, address unix.Sockaddr) unix.Sockaddr {
 	if err := errors.Join(unix.Bind(fds[0], address), unix.Listen(fds[0], 100)); err != nil {
 		t.Skipf("no loopback of this family: %v", err)
 	}
-	if err := d.Add(fds[0], fds[1]); err != nil {
-		t.Fatal(err)
-	}
 	at, err := unix.Getsockname(fds[0])
 	if err != nil {
+		t.Fatal(err)
+	}
+	// As a gate leaves them that is killed in the middle of something.
+	if err := unix.Connect(fds[1], at); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Add(fds[0], fds[1]); err != nil {
 		t.Fatal(err)
 	}
 	return at

@@ -101,9 +101,13 @@ func (p Proxy) Redacted() string {
 // http_proxy holds: that may leave the scheme out, which is http then, and may end
 // in a slash.
 func FromVariable(value string) string {
-	value = strings.TrimSuffix(strings.TrimSpace(value), "/")
-	if value != "" && !strings.Contains(value, "://") {
-		value = "http://" + value
+	value = strings.TrimSpace(value)
+	scheme, rest, ok := strings.Cut(value, "://")
+	if !ok {
+		scheme, rest = "http", value
 	}
-	return value
+	if value == "" {
+		return ""
+	}
+	return scheme + "://" + strings.TrimSuffix(rest, "/")
 }

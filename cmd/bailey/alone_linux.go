@@ -158,20 +158,35 @@ func refuseAlone(s *spec.Spec, cause, err error) int {
 	return status
 }
 
-// announceAlone says what the command has less, and what it shares.
+// announceAlone says what the command has less, and what it shares. That its walls are
+// weaker though nobody asked for that is said to those too who want to hear nothing.
 func (r *request) announceAlone(a *landlock.Alone, cause error) {
+	var missing *native.LaunchError
+	if errors.As(cause, &missing) {
+		say(tagWarning, fallenBack(missing))
+	}
 	if r.settledQuiet() {
 		return
 	}
 	for _, w := range a.Warnings {
 		say(tagWarning, w)
 	}
-	why := ""
-	if cause != nil {
-		why = "no namespaces here (see: bailey doctor), so "
-	}
-	say(tagNote, why+"the landlock runtime is used: new directories for HOME and TMPDIR, and shared with everybody here are "+
+	say(tagNote, "the landlock runtime is used: new directories for HOME and TMPDIR, and shared with everybody here are "+
 		printable(strings.Join(a.Shared, ", ")))
+}
+
+// fallenBack names the wall for want of which the landlock runtime is used, in one line.
+func fallenBack(e *native.LaunchError) string {
+	text := "weaker walls: the landlock runtime is used, since a wall is missing: " + string(e.Wall)
+	d := diagnose(e)
+	if d.Cause == "" {
+		return text + " (" + e.Error() + "); see: bailey doctor"
+	}
+	text += "; cause: " + d.Cause
+	if d.Fix != "" {
+		text += "; fix: " + d.Fix
+	}
+	return text
 }
 
 // forwardAlone passes on what people and programs send. The command is in the

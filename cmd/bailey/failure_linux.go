@@ -18,7 +18,7 @@ import (
 
 // explainLaunch names the cause of a refused step, and what to do about it.
 func explainLaunch(e *native.LaunchError) {
-	d := host.Diagnose(host.Failure{Wall: string(e.Wall), Step: e.Step, Errno: e.Errno})
+	d := diagnose(e)
 	say(tagError, "the wall that is missing: "+string(e.Wall)+"; nothing ran")
 	if d.Cause != "" {
 		say(tagError, "cause: "+d.Cause)
@@ -26,6 +26,10 @@ func explainLaunch(e *native.LaunchError) {
 	if d.Fix != "" {
 		say(tagError, "fix: "+d.Fix)
 	}
+}
+
+func diagnose(e *native.LaunchError) host.Diagnosis {
+	return host.Diagnose(host.Failure{Wall: string(e.Wall), Step: e.Step, Errno: e.Errno})
 }
 
 // explainExec says why a program could not be started, as a shell would, and

@@ -289,26 +289,51 @@ func TestTimeoutLeavesNothing(t *testing.T) {
 	}
 }
 
-// The native runtime needs all of them. The one without namespaces, which takes
-// its place where it holds the policy, has tests of its own.
+// The native runtime needs all of them. The one without namespaces takes its place
+// unless it cannot hold the policy, needs Landlock and the filter itself, and says which
+// wall is missing even to who wants to hear nothing; it has tests of its own.
 func TestCommandWithoutAWallRunsNothing(t *testing.T) {
-	testenv.Requires(t, testenv.UserNamespaces)
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6))
 	b := newBox(t)
-	bailey := append([]string{testenv.Binary(t, "bailey"), "--runtime", "native"}, leaveMark...)
-	for _, c := range []*exec.Cmd{
-		namespaced(b.freeCommand("without-namespaces", append([]string{"user", "exec"}, bailey...)...)),
-		namespaced(b.freeCommand("without-namespaces", append([]string{"net", "exec"}, bailey...)...)),
-		namespaced(b.freeCommand("without-proc", append([]string{"exec"}, bailey...)...)),
-		b.freeCommand("without-call", append([]string{fmt.Sprint(unix.SYS_LANDLOCK_CREATE_RULESET), fmt.Sprint(int(unix.ENOSYS)), "", "exec"}, bailey...)...),
-		b.freeCommand("without-call", append([]string{fmt.Sprint(unix.SYS_SECCOMP), fmt.Sprint(int(unix.EINVAL)), "", "exec"}, bailey...)...),
-	} {
-		out := b.runFree(c)
-		b.expectNoLoot()
-		if !strings.Contains(out, fmt.Sprintf("exit status %d", exitRefused)) {
-			t.Errorf("bailey did not end with its own status")
+	bailey := func(flags ...string) []string {
+		return append(append([]string{"exec", testenv.Binary(t, "bailey"), "-q"}, flags...), leaveMark...)
+	}
+	without := map[string]func(argv []string) *exec.Cmd{
+		"user namespace": func(argv []string) *exec.Cmd {
+			return namespaced(b.freeCommand("without-namespaces", append([]string{"user"}, argv...)...))
+		},
+		"network namespace": func(argv []string) *exec.Cmd {
+			return namespaced(b.freeCommand("without-namespaces", append([]string{"net"}, argv...)...))
+		},
+		"fresh /proc": func(argv []string) *exec.Cmd { return namespaced(b.freeCommand("without-proc", argv...)) },
+		"landlock": func(argv []string) *exec.Cmd {
+			return b.freeCommand("without-call", append([]string{fmt.Sprint(unix.SYS_LANDLOCK_CREATE_RULESET), fmt.Sprint(int(unix.ENOSYS)), ""}, argv...)...)
+		},
+		"seccomp": func(argv []string) *exec.Cmd {
+			return b.freeCommand("without-call", append([]string{fmt.Sprint(unix.SYS_SECCOMP), fmt.Sprint(int(unix.EINVAL)), ""}, argv...)...)
+		},
+	}
+	for wall, command := range without {
+		refused := [][]string{{"--runtime", "native"}, {"--policy", `{"require": ["userns"]}`}}
+		if wall == "landlock" || wall == "seccomp" {
+			refused = append(refused, nil)
+		}
+		for _, flags := range refused {
+			out := b.runFree(command(bailey(flags...)))
+			b.expectNoLoot()
+			if !strings.Contains(out, fmt.Sprintf("exit status %d", exitRefused)) || !strings.Contains(out, "the wall that is missing: "+wall) {
+				t.Errorf("%s, %q: bailey did not end with its own status, or did not name the wall", wall, flags)
+			}
+		}
+		if len(refused) == 2 {
+			out := b.runFree(command(bailey()))
+			b.expectLoot("ran")
+			if !strings.Contains(out, "bailey: weaker walls: the landlock runtime is used, since a wall is missing: "+wall) {
+				t.Errorf("%s: nobody was told", wall)
+			}
 		}
 	}
-	b.runFree(b.freeCommand("exec", bailey...))
+	b.runFree(b.freeCommand(bailey()[0], bailey()[1:]...))
 	b.expectLoot("ran")
 }
 

@@ -130,7 +130,7 @@ var flags = []flag{
 	{"keep", "k", "NAME", "run it in a sandbox that stays; the next command of that name finds it", hintBox, func(r *request, v string) error { return setOnce(&r.keep.name, v) }},
 	{"monitor", "m", "", "show what the command asks for and does not get", hintNone, func(r *request, _ string) error { r.monitor = true; return nil }},
 	{"debug", "d", "", "say what is done", hintNone, func(r *request, _ string) error { r.debug = true; return nil }},
-	{"quiet", "q", "", "say nothing but errors", hintNone, func(r *request, _ string) error { r.quiet = true; return nil }},
+	{"quiet", "q", "", "say nothing but errors, and that walls are weaker than usual", hintNone, func(r *request, _ string) error { r.quiet = true; return nil }},
 	{"version", "v", "", "print the version", hintNone, func(r *request, _ string) error { r.version = true; return nil }},
 	{"help", "h", "", "print a short help", hintNone, func(r *request, _ string) error { r.help = true; return nil }},
 }

@@ -6,18 +6,19 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/engine"
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // handOver has a Spec carried out by another program of Bailey's, which knows the
 // engine that it names.
-func (p *prepared) handOver(r *request, s *spec.Spec) int {
+func (p *prepared) handOver(r *request, origins policy.Origins, s *spec.Spec) int {
 	program := carrier(s.Runtime)
 	if program == "" {
 		return fail(errors.New("runtime " + s.Runtime + ": the program baileyd is missing beside this one; install all programs of Bailey's into one directory: make install"))
 	}
 	return fail(engine.HandOver(program, engine.Order{
-		Spec: *s, Quiet: r.settledQuiet(), Debug: r.settledDebug(), Pool: r.pooling(),
+		Spec: *s, Origins: origins, Quiet: r.settledQuiet(), Debug: r.settledDebug(), Pool: r.pooling(),
 		Monitor: r.monitor, Stats: r.stats, JSON: r.json, Begun: p.report.Account.Begun.UnixNano(),
 	}))
 }

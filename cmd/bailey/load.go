@@ -86,7 +86,7 @@ func (r *request) carryOut(m *sandbox.Manager, p *prepared, s *spec.Spec) int {
 		return r.runAlone(m.Loaded().Policy, s, nil)
 	default:
 		p.abandon()
-		return p.handOver(r, s)
+		return p.handOver(r, m.Loaded().Policy.Origins, s)
 	}
 	p.refused = func(err error) int { return r.runRestricted(m, s, err) }
 	return p.run(r, s)

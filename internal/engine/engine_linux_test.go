@@ -26,7 +26,9 @@ func TestMain(m *testing.M) {
 		os.Exit(Main([]Engine{open{}, slow{}, slow{late: true}}, os.Args[2:]))
 	case os.Args[0] == "hand-over":
 		s := spec.Spec{Runtime: os.Args[1], Argv: os.Args[2:], Exec: os.Args[2:3], Network: spec.NetworkHost, TimeoutMillis: 60_000}
-		fmt.Fprintln(os.Stderr, HandOver("/proc/self/exe", Order{Spec: s, Quiet: true}))
+		fmt.Fprintln(os.Stderr, HandOver("/proc/self/exe", Order{Spec: s, Quiet: true, Origins: spec.Origins{
+			{Key: "filesystem.denyRead", Entry: "x"}: {File: "bailey.jsonc", Line: 2, Column: 3},
+		}}))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -83,7 +85,7 @@ func TestOrderIsCarriedOutByItsEngine(t *testing.T) {
 	}{
 		{"runs", []string{"open", "/bin/sh", "-c", "cat; exit 42"}, 42, "in", ""},
 		{"bytes that are no text", []string{"open", "/bin/echo", "\xff\xfe"}, 0, "\xff\xfe\n", ""},
-		{"refused", []string{"open", "refused"}, foreground.Own, "", "filesystem.denyRead x: the open runtime has no walls"},
+		{"refused", []string{"open", "refused"}, foreground.Own, "", "bailey: bailey.jsonc:2:3: filesystem.denyRead x: the open runtime has no walls"},
 		{"missing", []string{"open", "/no/such/program"}, foreground.NotFound, "", "no such file"},
 		{"not runnable", []string{"open", "/etc/passwd"}, foreground.NotRunnable, "", "permission denied"},
 		{"another engine", []string{"none", "/bin/true"}, foreground.Own, "", "runtime none: this baileyd does not have it"},

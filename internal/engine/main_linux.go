@@ -32,7 +32,10 @@ const Word = "carry"
 
 // Order is what the command hands over.
 type Order struct {
-	Spec  spec.Spec // Runtime names the engine
+	Spec spec.Spec // Runtime names the engine
+	// Origins are the places of what the policy says, for what is refused.
+	Origins spec.Origins
+
 	Quiet bool
 	Debug bool
 	// Pool, if not 0, has the keeper build sandboxes beforehand for as long as one was
@@ -120,7 +123,7 @@ func (r *run) carry(e Engine) int {
 		return fail(err)
 	}
 	if err := e.Refuses(s); err != nil {
-		return fail(err)
+		return fail(spec.Locate(err, r.Origins))
 	}
 	abi, _ := native.LandlockABI()
 	if _, err := native.StreamRights(s, streams, abi); err != nil {
@@ -146,7 +149,7 @@ func (r *run) carry(e Engine) int {
 	cmd, err := r.start(e, o)
 	if err != nil {
 		g.Close()
-		return signals.startFailed(err)
+		return signals.startFailed(spec.Locate(err, r.Origins))
 	}
 	g.Beside(cmd.Pid(), cmd.Listeners(), r.seen.Network)
 	state, expired := foreground.Follow(cmd, signals.forwardTo(cmd), r.tty, cmd.Terminal(), s.TimeoutMillis)

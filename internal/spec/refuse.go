@@ -62,8 +62,12 @@ func (r *Refused) Unwrap() []error {
 	return errs
 }
 
+// Origins are the places of what a policy says, for those who carry a Spec out and know
+// no policies.
+type Origins = policy.Origins
+
 // Locate gives the reasons of a *Refused their places in the policy, and returns err.
-func Locate(err error, origins policy.Origins) error {
+func Locate(err error, origins Origins) error {
 	var refused *Refused
 	if errors.As(err, &refused) {
 		for _, u := range refused.Reasons {

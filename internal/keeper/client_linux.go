@@ -74,7 +74,11 @@ func (s Site) tryDial(wanted bool) (c *conn, found bool, err error) {
 
 // greeted returns the connection once the keeper has said that it serves it.
 func (c *conn) greeted() (*conn, error) {
-	hello, err := c.answer()
+	err := c.awaitGreeting()
+	var hello *received
+	if err == nil {
+		hello, err = c.answer()
+	}
 	if err == nil {
 		err = checkHello(hello)
 	}
@@ -82,6 +86,7 @@ func (c *conn) greeted() (*conn, error) {
 		c.close()
 		return nil, err
 	}
+	c.greeter = int(hello.from.Pid)
 	return c, nil
 }
 
@@ -147,6 +152,9 @@ func (c *conn) exchange(k kind, message any, files ...*os.File) (*received, erro
 // answer waits for a message.
 func (c *conn) answer() (*received, error) {
 	answer, err := c.receive()
+	if errors.Is(err, ErrSilent) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, errGone
 	}
@@ -273,6 +281,7 @@ func fileLimit() uint64 {
 // Wait blocks until the command stops or ends and tells how. If it could not be
 // started it says that it was killed, and Err why.
 func (c *Command) Wait() native.State {
+	c.conn.site = nil // the command may take as long as it wants
 	for {
 		m, err := c.conn.answer()
 		var st *Status
@@ -330,7 +339,7 @@ func End(s Stop) error {
 
 // Read copies what detached commands of a sandbox wrote.
 func Read(l Logs, to io.Writer) error {
-	c, answer, err := ask(askLogs, l, false)
+	c, err := Own().dial(false)
 	if c == nil && err == nil {
 		err = fmt.Errorf("%w: %s", ErrMissing, l.Name)
 	}
@@ -338,6 +347,13 @@ func Read(l Logs, to io.Writer) error {
 		return err
 	}
 	defer c.close()
+	if l.Follow {
+		c.site = nil // it may be long until anything is written
+	}
+	answer, err := c.exchange(askLogs, l)
+	if err != nil {
+		return err
+	}
 	for answer.kind == tellOutput {
 		var o Output
 		if err := answer.decode(&o); err != nil {

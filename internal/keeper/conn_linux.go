@@ -19,6 +19,10 @@ import (
 type conn struct {
 	file *os.File
 	mu   sync.Mutex // held while a message is written
+	// site is that of the keeper at the other end, if it must answer in time; see
+	// await.
+	site    *Site
+	greeter int // the process that has greeted, or 0
 }
 
 const (
@@ -47,6 +51,9 @@ func (c *conn) send(k kind, message any, files ...*os.File) error {
 	n, err := c.sendFiles(b, files)
 	if err == nil && n < len(b) {
 		_, err = c.file.Write(b[n:])
+	}
+	if errors.Is(err, unix.EAGAIN) {
+		return c.silent()
 	}
 	return err
 }
@@ -93,7 +100,7 @@ func (c *conn) receive() (*received, error) {
 	r := &received{}
 	n, err := c.receiveFiles(header[:], r)
 	if err == nil {
-		_, err = io.ReadFull(c.file, header[n:])
+		_, err = io.ReadFull(reader{c}, header[n:])
 	}
 	size := binary.NativeEndian.Uint32(header[:])
 	if err == nil && size > maxMessage {
@@ -101,7 +108,7 @@ func (c *conn) receive() (*received, error) {
 	}
 	if err == nil {
 		r.kind, r.data = kind(header[4]), make([]byte, size)
-		_, err = io.ReadFull(c.file, r.data)
+		_, err = io.ReadFull(reader{c}, r.data)
 	}
 	if err != nil {
 		r.close()
@@ -110,7 +117,20 @@ func (c *conn) receive() (*received, error) {
 	return r, nil
 }
 
+// reader reads what is left of a message.
+type reader struct{ conn *conn }
+
+func (r reader) Read(b []byte) (int, error) {
+	if err := r.conn.await(); err != nil {
+		return 0, err
+	}
+	return r.conn.file.Read(b)
+}
+
 func (c *conn) receiveFiles(b []byte, r *received) (n int, err error) {
+	if err := c.await(); err != nil {
+		return 0, err
+	}
 	raw, err := c.file.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -49,6 +49,11 @@ func Serve(site Site, raise Raise, house House) error {
 		return errors.New("the keeper is started by bailey, when the first resident sandbox is wanted")
 	}
 	unix.CloseOnExec(fdListener)
+	// The kernel then tells clients that it is this process that listens, and not the
+	// one that began to.
+	if err := unix.Listen(fdListener, backlog); err != nil {
+		return os.NewSyscallError("listen", err)
+	}
 	signals.IgnoreStops()
 	home, _ := os.UserHomeDir() // without it nothing is recorded
 	k := &Keeper{

@@ -88,22 +88,34 @@ func (p *place) connect() (*conn, error) {
 	}
 	// The kernel then says who sends each message; see checkHello.
 	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1)
+	if err == nil {
+		limit := unix.NsecToTimeval(silence.Nanoseconds())
+		err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)
+	}
 	for err == nil {
 		err = unix.Connect(fd, p.address())
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			break
 		}
 		err = nil
 	}
-	if err != nil {
-		_ = unix.Close(fd)
-		if err == unix.ENOENT || err == unix.ECONNREFUSED {
-			return nil, nil
-		}
-		return nil, os.NewSyscallError("connect", err)
+	c := &conn{file: os.NewFile(uintptr(fd), "keeper"), site: &p.site}
+	switch {
+	case err == nil:
+		return c, nil
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+		err = nil
+	case errors.Is(err, unix.EAGAIN):
+		err = c.silent() // as many as may wait do already
+	default:
+		err = os.NewSyscallError("connect", err)
 	}
-	return &conn{file: os.NewFile(uintptr(fd), "keeper")}, nil
+	c.close()
+	return nil, err
 }
+
+// backlog is how many clients wait to be served before others wait to connect.
+const backlog = 128
 
 // listen makes the socket. The caller holds the lock, and has found that nobody
 // listens at an old one.
@@ -121,7 +133,7 @@ func (p *place) listen() (*os.File, error) {
 		err = unix.Fchmodat(int(p.dir.Fd()), socketName, peer.Mode, 0)
 	}
 	if err == nil {
-		err = unix.Listen(fd, 128)
+		err = unix.Listen(fd, backlog)
 	}
 	if err != nil {
 		_ = unix.Close(fd)

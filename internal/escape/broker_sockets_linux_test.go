@@ -1,6 +1,7 @@
 package escape
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"net"
@@ -563,6 +564,75 @@ func TestStoppedCallersStopNobody(t *testing.T) {
 	b := newBox(t)
 	b.within(15*time.Second, func(*bailey.Cmd) {}, "stopped")
 	b.expectLoot("worked")
+}
+
+func init() {
+	// ask-stopped makes a directory when it is told to, and says when the call waits.
+	attacks["ask-stopped"] = func([]string) {
+		report("warm", os.Mkdir("loot/before", 0o755))
+		fmt.Println("ready")
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		thread, done := make(chan int), make(chan struct{})
+		go func() {
+			defer close(done)
+			runtime.LockOSThread()
+			thread <- unix.Gettid()
+			report("mkdir", unix.Mkdirat(unix.AT_FDCWD, "loot/asked", 0o755))
+		}()
+		file := fmt.Sprintf("/proc/self/task/%d/syscall", <-thread)
+		call := fmt.Sprintf("%d ", unix.SYS_MKDIRAT)
+		for waits := false; !waits; {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			now, _ := os.ReadFile(file)
+			waits = strings.HasPrefix(string(now), call)
+		}
+		fmt.Println("waits")
+		<-done
+	}
+}
+
+// A broker that is stopped lets nothing pass, and what waits for it happens when it
+// goes on.
+func TestCallWaitsForAStoppedBroker(t *testing.T) {
+	b := newBox(t)
+	c := b.cli("-q", "--", b.program, "attack", "ask-stopped")
+	in, err := c.StdinPipe()
+	must(t, err)
+	out, err := c.StdoutPipe()
+	must(t, err)
+	must(t, c.Start())
+	defer func() { _ = c.Process.Kill() }()
+	lines := bufio.NewScanner(out)
+	until := func(want string) {
+		t.Helper()
+		for lines.Scan() {
+			if lines.Text() == want {
+				return
+			}
+		}
+		t.Fatalf("the command never said %q", want)
+	}
+	until("ready")
+	must(t, c.Process.Signal(syscall.SIGSTOP))
+	_, err = unix.Wait4(c.Process.Pid, nil, unix.WUNTRACED, nil) // until all of it has stopped
+	must(t, err)
+	must(t, in.Close())
+	until("waits")
+	if _, err := os.Stat(b.project + "/loot/asked"); err == nil {
+		t.Errorf("the call was performed while the broker was stopped")
+	}
+	must(t, c.Process.Signal(syscall.SIGCONT))
+	until("mkdir: done")
+	must(t, c.Wait())
+	for _, name := range []string{"before", "asked"} {
+		if _, err := os.Stat(b.project + "/loot/" + name); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func init() {

@@ -38,6 +38,7 @@ type Broker struct {
 	waiting   atomic.Int64 // what messages that wait for room take, see maxWaiting
 	users     atomic.Int32 // who may still use the descriptors
 	together  atomic.Bool  // threads share their working directory and file mode mask
+	limited   bool         // see asksLimits
 	endsAlone bool         // the kernel ends the wait for a call when none can come
 	turn      sync.Mutex   // held by the one that waits, unless endsAlone
 	wake      int          // readable once Close was called, unless endsAlone
@@ -153,6 +154,7 @@ func (b *Broker) open() (err error) {
 	if b.self, err = unix.Open("/proc/self/fd", dir, 0); err != nil {
 		return fmt.Errorf("broker: open /proc/self/fd: %w", err)
 	}
+	b.limited = b.asksLimits()
 	// A worker that must not wait for ever takes calls in turn as well.
 	if b.endsAlone = kernelAtLeast(6, 11) && b.attendant == nil; !b.endsAlone {
 		if b.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {

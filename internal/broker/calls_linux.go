@@ -64,6 +64,9 @@ const atCwd = uint64(0xffffff9c) // AT_FDCWD as a register holds it
 // it. It is done if the returned answer is not nil: the call is refused, or is
 // none of ours.
 func (w *worker) target(n *notification, op string, dirfd, name uint64) (s spot, done *answer) {
+	if w.lent(n) == LentNoFile {
+		return s, &pass
+	}
 	text, errno := w.readString(n.pid, name)
 	if errno != 0 {
 		return s, fail(errno)
@@ -349,6 +352,9 @@ func (w *worker) across(n *notification, dirfd, name uint64) answer {
 func (w *worker) truncate(n *notification, name uint64, size int64) answer {
 	if size < 0 {
 		return refuse(unix.EINVAL)
+	}
+	if w.lent(n) == LentNoFile {
+		return refuse(unix.EACCES)
 	}
 	text, errno := w.readString(n.pid, name)
 	if errno != 0 {

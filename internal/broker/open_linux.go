@@ -23,6 +23,9 @@ func (w *worker) open(n *notification, dirfd, name uint64, flags int, mode uint3
 		return refuse(unix.EACCES)
 	}
 	if w.rules.reads && flags&unix.O_ACCMODE == unix.O_RDONLY {
+		if flags&unix.O_CREAT != 0 && w.lent(n) == LentNoFile {
+			return refuse(unix.EACCES) // the kernel may not read, and we may not make
+		}
 		return w.openToRead(n, dirfd, text, flags, mode)
 	}
 	if text == "/dev/null" || text == "/dev/tty" {
@@ -30,6 +33,9 @@ func (w *worker) open(n *notification, dirfd, name uint64, flags int, mode uint3
 	}
 	if flags&unix.O_ACCMODE == unix.O_RDONLY && flags&(unix.O_CREAT|unix.O_TRUNC) == 0 {
 		return pass // it was only to be observed
+	}
+	if w.lent(n) == LentNoFile {
+		return pass
 	}
 	if fd, ok := ownDescriptor(text); ok {
 		return w.reopen(n, fd, flags)

@@ -13,8 +13,17 @@ import (
 // The question is the call that would make a directory by mknod. The kernel
 // performs that for nobody, and answers EPERM; so does the broker, but for a name
 // that it refuses.
+//
+// Without a name it is asked whether the caller is lent no terminal any more.
 func (w *worker) ask(n *notification, dirfd, name uint64) answer {
-	path, ok := w.asked(n, dirfd, name)
+	text, errno := w.readString(n.pid, name)
+	switch {
+	case errno != 0:
+		return refuse(unix.EPERM)
+	case text == "" && w.lent(n) <= LentNoTerminal:
+		return refuse(unix.EACCES)
+	}
+	path, ok := w.asked(n, dirfd, text)
 	if ok && w.rules.inArea(path) && w.judge(writing, -1, path) != nil {
 		return refuse(unix.EACCES)
 	}
@@ -23,11 +32,7 @@ func (w *worker) ask(n *notification, dirfd, name uint64) answer {
 
 // asked returns the path that a question is about. Where a directory on the way is
 // still missing, that is the path as it is written.
-func (w *worker) asked(n *notification, dirfd, name uint64) (string, bool) {
-	text, errno := w.readString(n.pid, name)
-	if errno != 0 {
-		return "", false
-	}
+func (w *worker) asked(n *notification, dirfd uint64, text string) (string, bool) {
 	abs, errno := w.absolute(n, dirfd, text)
 	if errno != 0 {
 		return "", false

@@ -97,6 +97,8 @@ func (w *worker) openFound(n *notification, fd, flags int) answer {
 		return refuse(unix.ENXIO)
 	case kind == unix.S_IFIFO && flags&unix.O_NONBLOCK == 0:
 		return w.waitForPipe(n, fd, flags)
+	case kind == unix.S_IFCHR && !w.lendsDevice(n, path, st.Rdev):
+		return refuse(unix.EACCES)
 	case kind == unix.S_IFCHR && path == "/dev/tty":
 		return w.openTerminal(n, flags)
 	case strings.HasPrefix(path, "/proc/") && !w.isHarmless(n, path):
@@ -152,6 +154,26 @@ func (w *worker) openTerminal(n *notification, flags int) answer {
 		return result(err)
 	}
 	return w.opened(opened, flags)
+}
+
+// lendsDevice says whether a device may be opened for the caller, which is a terminal
+// if it is in /dev/pts, or leads to one.
+func (w *worker) lendsDevice(n *notification, path string, number uint64) bool {
+	if path == "/dev/tty" {
+		number, _ = terminalOf(n)
+	} else if !strings.HasPrefix(path, "/dev/pts/") && path != "/dev/ptmx" {
+		return true
+	}
+	if w.lent(n) > LentNoTerminal {
+		return true
+	}
+	for fd := range 3 {
+		var st unix.Stat_t
+		if unix.Stat(procOf(n)+"fd/"+fdName(fd), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == number {
+			return true
+		}
+	}
+	return false
 }
 
 // terminalOf returns the number of the caller's terminal.

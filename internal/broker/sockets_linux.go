@@ -195,7 +195,7 @@ func (w *worker) bind(n *notification) answer {
 		return refuse(errno)
 	}
 	text, ok := a.path()
-	if !ok {
+	if !ok || w.lent(n) == LentNoFile {
 		return pass
 	}
 	abs, errno := w.absolute(n, atCwd, text)

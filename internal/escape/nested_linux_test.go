@@ -153,12 +153,14 @@ func init() {
 	}
 
 	attacks["terminal-of"] = func(args []string) {
-		fd, err := unix.Open(args[0], unix.O_RDWR|unix.O_NOCTTY, 0)
-		report("open "+args[0], err)
-		if err == nil {
-			_, err = unix.Write(fd, []byte("evil"))
-			report("write", err)
-			keep("terminal", nil)
+		for _, flags := range []int{unix.O_RDWR, unix.O_RDONLY} {
+			fd, err := unix.Open(args[0], flags|unix.O_NOCTTY, 0)
+			report("open "+args[0], err)
+			if err == nil {
+				_, err = unix.Write(fd, []byte("evil"))
+				report("write", err)
+				keep("terminal", nil)
+			}
 		}
 	}
 
@@ -310,7 +312,10 @@ func content(t *testing.T, dir string) string {
 		if err != nil {
 			return err
 		}
-		data, _ := os.ReadFile(path) // a directory has none
+		var data []byte
+		if info.Mode().IsRegular() { // a pipe would be waited for
+			data, _ = os.ReadFile(path)
+		}
 		fmt.Fprintf(&b, "%s %v %q\n", path, info.Mode().Type(), data)
 		return nil
 	}))
@@ -322,21 +327,25 @@ func content(t *testing.T, dir string) string {
 const unbrokered = `{"extends": "default", "filesystem": {"protectMissing": false, "allowWrite": ["~/data"]}}`
 
 func TestNestedSandboxWritesOnlyWhatItIsGranted(t *testing.T) {
-	for _, inner := range []struct{ name, policy, victim string }{
-		{"not granted", `{"filesystem": {"protectMissing": false}}`, "home/data/file"},
-		{"read-only", `{"filesystem": {"protectMissing": false, "allowRead": ["~/data"]}}`, "home/data/file"},
-		{"denied directory", `{"filesystem": {"protectMissing": false, "allowWrite": ["~/data"], "denyWrite": ["kept"]}}`, "home/src/project/kept/file"},
-		{"denied file", `{"filesystem": {"protectMissing": false, "allowWrite": ["~/data"], "denyWrite": ["kept/file"]}}`, "home/src/project/kept/file"},
+	for _, inner := range []struct{ name, outer, policy, victim string }{
+		{"not granted", unbrokered, `{"filesystem": {"protectMissing": false}}`, "home/data/file"},
+		{"read-only", unbrokered, `{"filesystem": {"protectMissing": false, "allowRead": ["~/data"]}}`, "home/data/file"},
+		{"denied directory", unbrokered, `{"filesystem": {"protectMissing": false, "allowWrite": ["~/data"], "denyWrite": ["kept"]}}`, "home/src/project/kept/file"},
+		{"denied file", unbrokered, `{"filesystem": {"protectMissing": false, "allowWrite": ["~/data"], "denyWrite": ["kept/file"]}}`, "home/src/project/kept/file"},
+		{"nothing, and a broker", `{}`, `{"extends": "locked"}`, "home/src/project/kept/file"},
+		{"nothing, and a broker that removes", `{"filesystem": {"denyWrite": ["**/*.key"]}}`, `{"extends": "locked"}`, "home/src/project/kept/file"},
 	} {
 		t.Run(inner.name, func(t *testing.T) {
 			n := newNest(t)
 			n.write(n.home+"/data/file", "original")
 			n.write(n.project+"/kept/file", "original")
-			n.outer, n.inner = []string{"--policy", unbrokered}, []string{"--policy", inner.policy}
+			n.outer, n.inner = []string{"--policy", inner.outer}, []string{"--policy", inner.policy}
 			victim := n.root + "/" + inner.victim
 			dir := filepath.Dir(victim)
 			before := content(t, dir)
-			n.within(n.attackArgs("write", victim, "")...)
+			if out := n.within(n.attackArgs("write", victim, "")...); strings.Contains(out, "bailey:") && !strings.Contains(out, "inside another sandbox") {
+				t.Fatalf("the attack did not start: %s", out)
+			}
 			if after := content(t, dir); after != before {
 				t.Errorf("got\n%swant\n%s", after, before)
 			}
@@ -362,6 +371,39 @@ func TestNestedSandboxReadsNothingDenied(t *testing.T) {
 		n.control(n.attackArgs("steal", key)...)
 		n.expectLoot("0-0")
 	}
+}
+
+// A file can be opened for both, and then it is the outer broker's to open, unless it
+// opens none for the inner sandbox.
+func TestNestedSandboxReadsNothingDeniedThroughABroker(t *testing.T) {
+	n := newNest(t)
+	n.write(n.project+"/key", "BEGIN SECRET")
+	n.inner = []string{"-t", "locked", "--deny-read", "key"}
+	read := []string{"sh", "-c", "echo started; cat <key; cat <>key; cat >/dev/null && echo ended"}
+	if out := n.within(read...); strings.Contains(out, "SECRET") || !strings.Contains(out, "started") || !strings.Contains(out, "ended") {
+		t.Errorf("got %q", out)
+	}
+	if out := n.control(read...); strings.Count(out, "SECRET") != 2 {
+		t.Errorf("control: got %q", out)
+	}
+}
+
+// Whoever has the limit already by which a process gives up the broker's help has given
+// up nothing, and nothing relies on it.
+func TestLimitOfTheCallerGivesNothingUp(t *testing.T) {
+	n := newNest(t)
+	argv := append(n.bailey(nil), append(n.bailey([]string{"-t", "locked"}), "echo", "it ran")...)
+	for _, line := range []string{`"$@"`, `echo >loot/made`} {
+		all := append(n.bailey(nil), append([]string{"sh", "-c", line, "sh"}, argv[len(n.bailey(nil)):]...)...)
+		c := exec.Command("prlimit", append([]string{"--msgqueue=0:0"}, all...)...)
+		c.Dir = n.project
+		out, err := c.CombinedOutput()
+		t.Logf("%q (%v):\n%s", line, err, out)
+		if strings.Contains(string(out), "it ran") {
+			t.Errorf("a policy ran that nobody holds")
+		}
+	}
+	n.expectLoot("made")
 }
 
 // The private directories are those of the outer sandbox, but for what the policy
@@ -401,10 +443,9 @@ func TestNestedPolicyThatCannotBeHeldIsRefused(t *testing.T) {
 		{"denyWrite of a sealed file", nil, []string{"--deny-write", "src/sealed"}, "filesystem.denyWrite PROJECT/src/sealed:"},
 		{"denyWrite of a sealed directory", nil, []string{"--deny-write", "src/closed"}, "filesystem.denyWrite PROJECT/src/closed:"},
 		{"denyRead", nil, []string{"--deny-read", "secret.env"}, "filesystem.denyRead PROJECT/secret.env:"},
-		{"read-only project", nil, []string{"-t", "locked"}, "filesystem.allowRead .:"},
 		{"less than the outer one", []string{"--allow-write", "DATA"}, nil, "DATA: is not granted"},
 		{"pattern", nil, []string{"--policy", `{"filesystem": {"denyRead": ["**/*.env"]}}`}, "filesystem.denyRead **/*.env:"},
-		{"patterns outside", []string{"--policy", `{"filesystem": {"denyRead": ["**/*.env"]}}`}, nil, "patterns in its denyRead"},
+		{"patterns outside", []string{"--policy", `{"filesystem": {"denyRead": ["**/*.key"]}}`}, []string{"--deny-read", "secret.env"}, "patterns in its denyRead"},
 		{"missing file", nil, []string{"--deny-read", "later.env"}, "filesystem.denyRead PROJECT/later.env:"},
 		{"commands", nil, []string{"--policy", `{"command": {"deny": ["git push"]}}`}, "command: needs a broker"},
 		{"time limit", nil, []string{"--policy", `{"resources": {"timeout": "1m"}}`}, "resources.timeout 1m"},
@@ -469,6 +510,10 @@ func TestNestedSandboxStartsAfterTheHostReplacedAProtectedFile(t *testing.T) {
 
 func TestNestedSandboxCannotTouchProcessesAroundIt(t *testing.T) {
 	n := newNest(t)
+	n.outer = []string{"--deny-read", "**/*.env"} // its broker opens the files of /proc
+	n.around("process", n.attackArgs("inspect")...)
+	n.expectNoLoot()
+	n.outer = nil
 	n.around("process", n.attackArgs("inspect")...)
 	n.expectNoLoot()
 	n.aroundControl("process", n.attackArgs("inspect")...)
@@ -515,12 +560,16 @@ func TestNestedSandboxSharesNoMemoryWithThoseAroundIt(t *testing.T) {
 	n.expectLoot("shared memory")
 }
 
+// With patterns in denyRead the outer broker opens what is only to be read, also a
+// terminal.
 func TestNestedSandboxHasNoTerminalOfOthers(t *testing.T) {
 	n := newNest(t)
-	n.around("terminal", n.attackArgs("terminal-of")...)
-	n.expectNoLoot()
-	n.aroundControl("terminal", n.attackArgs("terminal-of")...)
-	n.expectLoot("terminal")
+	for _, n.outer = range [][]string{nil, {"--deny-read", "**/*.env"}} {
+		n.around("terminal", n.attackArgs("terminal-of")...)
+		n.expectNoLoot()
+		n.aroundControl("terminal", n.attackArgs("terminal-of")...)
+		n.expectLoot("terminal")
+	}
 }
 
 func TestNestedSandboxClosesTheNetwork(t *testing.T) {

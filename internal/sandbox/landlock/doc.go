@@ -57,6 +57,8 @@
 // The broker of a sandbox around this one performs calls in the stead of whoever
 // makes them, and Landlock judges who performs a call. In a directory where that
 // broker writes files, a rule of ours means nothing, not even about reading: a file
-// can be opened for both. Prepare finds such places by trying, and refuses a Spec
-// that would restrict anything there.
+// can be opened for both. Prepare finds such places by trying. If the Spec lets
+// nothing of the host be written there, it has that broker do less for this process,
+// for good (see [broker.Lent]), and tries again; otherwise it refuses a Spec that would
+// restrict anything there.
 package landlock

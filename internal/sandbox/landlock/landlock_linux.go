@@ -52,7 +52,8 @@ type Denial struct {
 const minABI = 6
 
 // Prepare decides whether a Spec can be carried out here, and how. It changes
-// nothing. If a part cannot be held the error is a *spec.Refused with every such
+// nothing but what a broker around this process does for it, which the command must
+// not have either. If a part cannot be held the error is a *spec.Refused with every such
 // part.
 func Prepare(s *spec.Spec, o Options) (*Plan, error) {
 	if u := s.Overlay.Refused(spec.RuntimeLandlock); u != nil {

@@ -20,6 +20,10 @@ func isRefused(path string) bool {
 	return errors.Is(unix.Mknod(path, unix.S_IFDIR|0o700, 0), unix.EACCES)
 }
 
+// lendsNoTerminal asks the broker whether it opens no terminals for this process. To
+// make a directory by mknod without a name is possible for nobody either.
+func lendsNoTerminal() bool { return isRefused("") }
+
 // powerless runs f on a thread to which Landlock leaves no file, if a broker
 // answers calls of this process. What f can still open, that broker opens for it.
 // It reports false, and f does not run, if there is no broker: then Landlock

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,17 @@ type site struct {
 	vars map[string]string // set inside
 	see  []string          // paths that can be read inside besides the default
 	ssh  string            // what the policy says about ssh
+
+	demands atomic.Pointer[string] // Authorization without which nobody is served, if not nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if want := s.demands.Load(); want != nil && r.Header.Get("Authorization") != *want {
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
 }
 
 // atSite runs a test in a world with a site on the ports of the web: HTTP/1.1
@@ -59,7 +71,7 @@ func atSite(t *testing.T, test func(t *testing.T, s *site)) {
 		both.SetHTTP1(true)
 		both.SetHTTP2(true)
 		both.SetUnencryptedHTTP2(true)
-		server := &http.Server{Handler: s.mux, Protocols: both, TLSConfig: s.identity(t)}
+		server := &http.Server{Handler: s, Protocols: both, TLSConfig: s.identity(t)}
 		go server.Serve(s.door(t, "80"))
 		go server.ServeTLS(s.door(t, "443"), "", "")
 		t.Cleanup(func() { server.Close() })
@@ -131,6 +143,20 @@ func (s *site) trustTheGate() {
 	file := s.vars["SSL_CERT_FILE"]
 	maps.DeleteFunc(s.vars, func(_, value string) bool { return value == file })
 	s.env = append(s.env, "SSL_CERT_FILE="+file)
+}
+
+// isGivenCredentials tries a client at a site that wants a credential, which the
+// gate adds.
+func (s *site) isGivenCredentials(t *testing.T, c client) {
+	t.Run(c.name+", by a credential", func(t *testing.T) {
+		const secret = "ghp_0123456789abcdefghijABCDEFGHIJ456789"
+		s.trustTheGate()
+		s.env = append(s.env, "SITE_TOKEN="+secret)
+		want := "Bearer " + secret
+		s.demands.Store(&want)
+		network := `"allowedDomains": ["` + grantedHost + `"], "inject": [{"hosts": ["` + grantedHost + `"], "bearer": true, "fromEnv": "SITE_TOKEN"}]`
+		s.succeeds(t, c, func(host string) result { return s.under(s.policy(network), c.argv(host)...) })
+	})
 }
 
 // inspected grants the host, and opens its TLS.

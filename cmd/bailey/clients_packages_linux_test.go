@@ -93,7 +93,7 @@ func TestNPMInstallsFromAGrantedRegistry(t *testing.T) {
 			})
 		})
 		installs := 0
-		s.reaches(t, client{
+		npm := client{
 			name: "npm",
 			argv: func(host string) []string {
 				installs++
@@ -105,7 +105,9 @@ func TestNPMInstallsFromAGrantedRegistry(t *testing.T) {
 			works: func(r result) error {
 				return s.leaves(map[string]string{fmt.Sprintf("app%d/node_modules/greeting/index.js", installs): code})(r)
 			},
-		})
+		}
+		s.reaches(t, npm)
+		s.isGivenCredentials(t, npm)
 	})
 }
 
@@ -126,7 +128,7 @@ func TestPipInstallsFromAGrantedIndex(t *testing.T) {
 		s.mux.HandleFunc("GET /simple/greeting/", func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(w, `<!DOCTYPE html><a href="/files/%s#sha256=%x">%s</a>`, name, sha256.Sum256(wheel), name)
 		})
-		s.reaches(t, client{
+		pip := client{
 			name: "pip",
 			argv: func(host string) []string {
 				return []string{
@@ -135,7 +137,9 @@ func TestPipInstallsFromAGrantedIndex(t *testing.T) {
 				}
 			},
 			works: s.leaves(map[string]string{"packages/greeting.py": code}),
-		})
+		}
+		s.reaches(t, pip)
+		s.isGivenCredentials(t, pip)
 	})
 }
 

@@ -58,6 +58,9 @@ func (l *lesson) beginNetwork() error {
 	if !h.ask {
 		return nil
 	}
+	if h.open {
+		say(tagWarning, "while it learns, the command can read nearly everything and reach every host; that is for code that you trust")
+	}
 	c := l.config
 	h.observe(&c.Overrides.Network)
 	c.Overrides.Network.AllowedDomains = groupNames

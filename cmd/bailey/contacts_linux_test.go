@@ -65,6 +65,9 @@ func TestLearnProposesHosts(t *testing.T) {
 			if !slices.Equal(p.Network.AllowedDomains, c.domains) || !slices.Equal(ports, c.ports) || len(served) != c.served || !strings.Contains(got.stderr, c.say) {
 				t.Errorf("%s: served %q, got\n%s\n%s", c.name, served, got.stdout, got.stderr)
 			}
+			if warned := strings.Contains(got.stderr, "for code that you trust"); warned != (c.flags != nil) {
+				t.Errorf("%s: warned: %v", c.name, warned)
+			}
 			if c.flags == nil && slices.Contains(questions, "private.example.") {
 				t.Errorf("%s: names that are not granted were looked up: %q", c.name, questions)
 			}

@@ -45,17 +45,39 @@ func Changeable(from, to *Spec) error {
 	return errors.New("only network rules and path permissions with patterns can change while a sandbox stands, and the policy differs in " + strings.Join(parts, ", "))
 }
 
-// Closing returns a Spec whose network is closed for a sandbox that has a gate: it
-// keeps that, which lets nothing through. Any other it returns as it is.
+// Closing returns a Spec for a sandbox that has a gate, of which another takes away
+// what leads to that: all of it, where the network is closed, or ports at which the
+// host's loopback stands. It keeps leading there, and the gate lets nothing through.
+// Any other it returns as it is.
 func Closing(from, to *Spec) *Spec {
-	if from.Network != NetworkGate || to.Network != NetworkNone {
+	if from.Network != NetworkGate {
 		return to
 	}
-	closed, gate := *to, *from.Gate
-	gate.Config, gate.Unknown = to.GateConfig(), nil
-	gate.Config.Sandbox = from.Gate.Config.Sandbox
-	closed.Network, closed.Gate = NetworkGate, &gate
-	return &closed
+	kept, gate := *to, *from.Gate
+	switch to.Network {
+	case NetworkNone:
+		gate.Config, gate.Unknown = to.GateConfig(), nil
+		gate.Config.Sandbox = from.Gate.Config.Sandbox
+	case NetworkGate:
+		same := slices.Equal(gate.Local, to.Gate.Local) && slices.Equal(gate.LocalIPv6, to.Gate.LocalIPv6)
+		if same || !hold(gate.Local, to.Gate.Local) || !hold(gate.LocalIPv6, to.Gate.LocalIPv6) {
+			return to
+		}
+		gate = *to.Gate
+		gate.Local, gate.LocalIPv6 = from.Gate.Local, from.Gate.LocalIPv6
+	default:
+		return to
+	}
+	kept.Network, kept.Gate = NetworkGate, &gate
+	return &kept
+}
+
+// hold says whether all ports of one list are in another.
+func hold(list, ports []config.Ports) bool {
+	for _, p := range list {
+		ports = without(ports, p)
+	}
+	return len(ports) == 0
 }
 
 // Differences names the parts in which the frames of two sandboxes differ, as a

@@ -42,10 +42,16 @@ func TestWhatCannotChangeIsToldWithItsReason(t *testing.T) {
 	told := &Spec{Network: NetworkGate, Gate: &Gate{Config: config.Config{Default: config.Ask}}}
 	open := &Spec{Network: NetworkHost}
 	other := &Spec{Network: NetworkGate, Gate: &Gate{}, Mounts: []Mount{{Kind: Tmpfs, Target: "/tmp"}}}
+	local := func(from, to uint16) *Spec {
+		return &Spec{Network: NetworkGate, Gate: &Gate{Local: []config.Ports{{From: from, To: to}}}}
+	}
 	for name, c := range map[string]struct {
 		from, to *Spec
 		want     string // empty: it can
 	}{
+		"fewer ports":      {local(80, 90), Closing(local(80, 90), local(81, 82)), ""},
+		"none":             {local(80, 90), Closing(local(80, 90), gate), ""},
+		"more ports":       {local(80, 90), Closing(local(80, 90), local(81, 91)), "differs in gate"},
 		"rules":            {gate, told, ""},
 		"nothing":          {closed, closed, ""},
 		"a first grant":    {closed, gate, "made with its network closed"},

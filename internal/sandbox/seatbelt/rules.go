@@ -53,7 +53,9 @@ func (w *writer) deniedBy(r *spec.PathRule, readable, writable []string) {
 	}
 	var pins []string
 	for _, p := range d.above {
-		pins = append(pins, w.regex(folded(p)+"$"))
+		if pin := w.regex(folded(p) + "$"); !slices.Contains(pins, pin) {
+			pins = append(pins, pin)
+		}
 	}
 	w.deny(moving, pins...)
 }

@@ -207,7 +207,7 @@ func TestWhatCannotBeHeldForAUserIsRefusedByName(t *testing.T) {
 		if explained.status != exitOwn || explained.stderr != got.stderr {
 			t.Errorf("explain says %q, and the run %q", explained.stderr, got.stderr)
 		}
-		if got.status != exitOwn || got.stdout != "" || !strings.HasPrefix(got.stderr, "bailey: resources."+flag+" "+value+": ") {
+		if got.status != exitOwn || got.stdout != "" || !strings.HasPrefix(got.stderr, "bailey: command line: resources."+flag+" "+value+": ") {
 			t.Errorf("--%s: got %+v, want it refused by name", flag, got)
 		}
 	}

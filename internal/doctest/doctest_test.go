@@ -60,7 +60,8 @@ func TestMarkedCommandsRun(t *testing.T) {
 			t.Run(fmt.Sprintf("%s:%d", name, b.line), func(t *testing.T) {
 				shell := exec.Command("bash", "-euo", "pipefail", "-c", b.text)
 				shell.Dir = t.TempDir()
-				shell.Env = append(os.Environ(), "PATH="+filepath.Dir(testenv.Binary(t, "bailey"))+":"+os.Getenv("PATH"))
+				// The developer's own home is none to install hooks in.
+				shell.Env = append(os.Environ(), "HOME="+t.TempDir(), "PATH="+filepath.Dir(testenv.Binary(t, "bailey"))+":"+os.Getenv("PATH"))
 				if out, err := shell.CombinedOutput(); err != nil {
 					t.Errorf("%v\n%s\n%s", err, b.text, out)
 				}

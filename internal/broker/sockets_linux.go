@@ -102,11 +102,14 @@ func (w *worker) judgeMove(n *notification, s *spot) *answer {
 // judgeLink refuses another name for a socket of the host where other sockets are
 // allowed than at the one it has.
 func (w *worker) judgeLink(n *notification, fd int, old, name string) *answer {
+	if w.sockets.sameBelow(old, name) {
+		return nil
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fail(errnoOf(err))
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFSOCK || w.sockets.isOwn(&st) || w.sockets.sameBelow(old, name) {
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK || w.sockets.isOwn(&st) {
 		return nil
 	}
 	a := w.denied(n, "link", old, &foreignName)

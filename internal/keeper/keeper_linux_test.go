@@ -124,16 +124,9 @@ func TestHeldSandboxOutlivesAShortAbsence(t *testing.T) {
 	held.Release()
 }
 
-// Commands that were left behind do not keep a sandbox whose client is gone.
-func TestOrphanedSandboxEnds(t *testing.T) {
-	startKeeper(t)
-	s := compiled(t, "sleep", "1000")
-	held, err := Keep("api", s, 50*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := runOf("api", s)
-	run.Detach, run.Linger = true, 0
+// leave starts a command that goes on without its client.
+func leave(t *testing.T, run Run, s *spec.Spec) {
+	t.Helper()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +137,19 @@ func TestOrphanedSandboxEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Close()
+}
+
+// Commands that were left behind do not keep a sandbox whose client is gone.
+func TestOrphanedSandboxEnds(t *testing.T) {
+	startKeeper(t)
+	s := compiled(t, "sleep", "1000")
+	held, err := Keep("api", s, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := runOf("api", s)
+	run.Detach, run.Linger = true, 0
+	leave(t, run, s)
 	boxes, err := List()
 	if err != nil || len(boxes) != 1 || len(boxes[0].Commands) != 1 {
 		t.Fatalf("while it is held: %+v, %v", boxes, err)

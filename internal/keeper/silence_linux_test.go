@@ -66,16 +66,7 @@ func TestClientWaitsForABusyKeeper(t *testing.T) {
 	s := compiled(t, "sh", "-c", "trap '' TERM; echo ready; sleep 1000")
 	run := runOf("dev", s)
 	run.Detach = true
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	cmd, err := Connect().Start(run, s, [3]*os.File{null, null, null}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Close()
+	leave(t, run, s)
 	if err := Read(Logs{Name: "dev", Follow: true}, once{}); !errors.Is(err, errEnough) {
 		t.Fatalf("got %v", err)
 	}

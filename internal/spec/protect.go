@@ -104,7 +104,8 @@ func IsProtectedName(name string) bool {
 	ends := func(protected string) bool {
 		return Covers("/"+protected, "/"+name) || strings.HasSuffix("/"+name, "/"+protected)
 	}
-	return slices.ContainsFunc(protectedNames, ends) || slices.Contains([]string{".git", "HEAD", "refs", "objects"}, path.Base(name))
+	base := path.Base(name)
+	return slices.ContainsFunc(protectedNames, ends) || base == ".git" || slices.Contains(bareParts[:], base)
 }
 
 // protect finds everything that must stay as it is. What exists is held by a

@@ -35,10 +35,6 @@ type contacts struct {
 // maxContacts bounds what is remembered.
 const maxContacts = 1000
 
-// groupNames are the groups of hosts that the tools of this machine are
-// configured to use.
-var groupNames = []string{"@npm", "@pip", "@go", "@cargo", "@apt", "@git-remotes"}
-
 // beginNetwork finds out what the base policy says about the network, and what
 // groups stand for. A closed network has no gate. What the base is judged by then
 // has one, which lets nothing through: with it come files that a proposal of hosts
@@ -63,7 +59,7 @@ func (l *lesson) beginNetwork() error {
 	}
 	c := l.config
 	h.observe(&c.Overrides.Network)
-	c.Overrides.Network.AllowedDomains = groupNames
+	c.Overrides.Network.AllowedDomains = policy.Groups()
 	m := sandbox.New(c)
 	if err := m.Initialize(); err != nil {
 		return err

@@ -185,6 +185,9 @@ var takenNames = []string{
 // configuration on the user's machine.
 var domainGroups = []string{"@npm", "@pip", "@go", "@cargo", "@apt", "@git-remotes"}
 
+// Groups are the names of all groups of hosts.
+func Groups() []string { return slices.Clone(domainGroups) }
+
 func checkDomain(s string) error {
 	if s == "*" {
 		return nil

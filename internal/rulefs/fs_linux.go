@@ -250,9 +250,22 @@ func (fs *FS) place(n, dir *node, name string) {
 	dir.children[name] = n
 	// A new slice: others read the old one without the lock.
 	n.places = append(n.places[:len(n.places):len(n.places)], place{dir, name})
-	if !n.isDir() && n.handle != nil { // it has a name again
+	fs.shed(n)
+}
+
+// shed closes the descriptor of a file that is found by a name. FS.mu is held.
+func (fs *FS) shed(n *node) {
+	if !n.isDir() && len(n.places) > 0 && n.leaving == 0 {
+		fs.drop(n)
+	}
+}
+
+// drop closes a node's descriptor. FS.mu is held.
+func (fs *FS) drop(n *node) {
+	if n.handle != nil {
 		n.handle.release()
 		n.handle = nil
+		fs.handles--
 	}
 }
 
@@ -303,11 +316,7 @@ func (fs *FS) remove(n *node) {
 		delete(fs.files, n.file)
 		fs.watcher.forget(n.file, n.handle)
 	}
-	if n.handle != nil {
-		n.handle.release()
-		n.handle = nil
-		fs.handles--
-	}
+	fs.drop(n)
 }
 
 // show makes a view of a directory.

@@ -182,9 +182,9 @@ func (fs *FS) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Sta
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
 	return status(fs.alter(in.NodeId, name, func(dir *node, _ string, fd int, _ *pathrule.Set) error {
-		n, kept := fs.keep(dir, name, fd)
+		n := fs.keep(dir, name, fd)
 		err := unix.Unlinkat(fd, name, 0)
-		fs.lose(n, dir, name, kept, err == nil)
+		fs.lose(n, dir, name, err == nil)
 		return err
 	}))
 }
@@ -194,44 +194,56 @@ func (fs *FS) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Stat
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
 	return status(fs.alter(in.NodeId, name, func(dir *node, _ string, fd int, _ *pathrule.Set) error {
-		n, kept := fs.keep(dir, name, fd)
+		n := fs.keep(dir, name, fd)
 		err := unix.Unlinkat(fd, name, unix.AT_REMOVEDIR)
-		fs.lose(n, dir, name, kept, err == nil)
+		fs.lose(n, dir, name, err == nil)
 		return err
 	}))
 }
 
-// keep opens what is at a name before it loses that name.
-func (fs *FS) keep(dir *node, name string, fd int) (*node, *handle) {
-	fs.mu.RLock()
+// keep opens what is at a name before it loses that name, so that whoever asks
+// about it meanwhile is answered. It is followed by lose.
+func (fs *FS) keep(dir *node, name string, fd int) *node {
+	fs.mu.Lock()
 	n := dir.children[name]
-	needed := n != nil && n.handle == nil && len(n.places) == 1
-	fs.mu.RUnlock()
+	if n == nil {
+		fs.mu.Unlock()
+		return nil
+	}
+	n.leaving++
+	needed := n.handle == nil
+	fs.mu.Unlock()
 	if !needed {
-		return n, nil
+		return n
 	}
 	kept, err := openSame(fd, name, unix.O_PATH, n.file)
 	if err != nil {
-		return n, nil
+		return n
 	}
-	return n, newHandle(kept)
-}
-
-// lose notes that a node has lost a name, if it has.
-func (fs *FS) lose(n, dir *node, name string, kept *handle, lost bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if lost && n != nil && dir.children[name] == n {
-		if n.handle == nil && kept != nil && fs.nodes[n.id] == n {
-			n.handle = kept.hold()
-			fs.handles++
-		}
+	if n.handle != nil || fs.nodes[n.id] != n {
+		_ = unix.Close(kept)
+		return n
+	}
+	n.handle = newHandle(kept)
+	fs.handles++
+	return n
+}
+
+// lose notes that what was kept has lost a name, if it has.
+func (fs *FS) lose(n, dir *node, name string, lost bool) {
+	if n == nil {
+		return
+	}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	n.leaving--
+	if lost && dir.children[name] == n {
 		fs.unplace(n, dir, name)
 	}
-	if kept != nil {
-		kept.release()
-	}
-	if lost && n != nil && !n.isDir() {
+	fs.shed(n)
+	if lost && !n.isDir() {
 		// Its other names have one link less.
 		for _, other := range fs.files[n.file] {
 			if other != n {
@@ -270,7 +282,7 @@ func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 }
 
 func (fs *FS) move(from, to *node, fromFD, toFD int, oldName, newName string, flags uint32) error {
-	replaced, kept := fs.keep(to, newName, toFD)
+	replaced := fs.keep(to, newName, toFD)
 	err := unix.Renameat2(fromFD, oldName, toFD, newName, uint(flags))
 	fs.mu.RLock()
 	n := from.children[oldName]
@@ -278,12 +290,12 @@ func (fs *FS) move(from, to *node, fromFD, toFD int, oldName, newName string, fl
 	if n != nil && n == replaced {
 		// Two names of one file: nothing happens. The kernel believes otherwise,
 		// and is told.
-		fs.lose(n, from, oldName, kept, false)
+		fs.lose(n, from, oldName, false)
 		fs.notices.entry(from.id, oldName)
 		fs.notices.entry(to.id, newName)
 		return err
 	}
-	fs.lose(replaced, to, newName, kept, err == nil)
+	fs.lose(replaced, to, newName, err == nil)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package rulefs
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type node struct {
 	places   []place
 	children map[string]*node
 	lookups  uint64
+	leaving  int     // how many of its names are being removed
 	handle   *handle // of a directory, or of a file that has lost its names
 	watched  bool    // what the kernel knows of its entries is kept true
 }
@@ -156,31 +158,57 @@ func openat(dir int, name string, flags int, mode uint32) (int, error) {
 	}
 }
 
+// reach does something with a node's descriptor or, if it has none, with the places
+// where it was found last. A place may be out of date for a moment while something
+// is moved, so that is waited for before the node is called lost.
+func (fs *FS) reach(n *node, use func(h *handle, places []place) error) error {
+	try := func() (bool, []place, error) {
+		fs.mu.RLock()
+		h, places := n.handle, n.places
+		if h != nil {
+			h.hold()
+		}
+		fs.mu.RUnlock()
+		if h != nil {
+			defer h.release()
+		}
+		return h != nil, places, use(h, places)
+	}
+	held, places, err := try()
+	if held || !errors.Is(err, unix.ESTALE) {
+		return err
+	}
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	for {
+		before := places
+		held, places, err = try()
+		if held || !errors.Is(err, unix.ESTALE) || slices.Equal(before, places) {
+			return err
+		}
+	}
+}
+
 // open opens a file that is not a directory, or with O_PATH anything.
 func (fs *FS) open(n *node, flags int) (int, error) {
-	fs.mu.RLock()
-	h, places := n.handle, n.places
-	if h != nil {
-		h.hold()
-	}
-	fs.mu.RUnlock()
-	if h != nil {
-		defer h.release()
-		fd, err := openat(unix.AT_FDCWD, h.link(), flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-		if errors.Is(err, unix.EACCES) {
-			return fs.opener.open(h.fd, flags)
+	fd := -1
+	err := fs.reach(n, func(h *handle, places []place) (err error) {
+		if h != nil {
+			fd, err = openat(unix.AT_FDCWD, h.link(), flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+			if errors.Is(err, unix.EACCES) {
+				fd, err = fs.opener.open(h.fd, flags)
+			}
+			return err
 		}
-		return fd, err
-	}
-	last := error(unix.ESTALE)
-	for _, p := range places {
-		fd, err := fs.openAt(n, p, flags)
-		if err == nil {
-			return fd, nil
+		err = unix.ESTALE
+		for _, p := range places {
+			if fd, err = fs.openAt(n, p, flags); err == nil {
+				return nil
+			}
 		}
-		last = err
-	}
-	return -1, last
+		return err
+	})
+	return fd, err
 }
 
 func (fs *FS) openAt(n *node, p place, flags int) (int, error) {
@@ -203,26 +231,21 @@ func (fs *FS) openAt(n *node, p place, flags int) (int, error) {
 
 // stat looks at a file, under any name it still has.
 func (fs *FS) stat(n *node, st *unix.Stat_t) error {
-	fs.mu.RLock()
-	h, places := n.handle, n.places
-	if h != nil {
-		h.hold()
-	}
-	fs.mu.RUnlock()
-	if h != nil {
-		defer h.release()
-		return unix.Fstat(h.fd, st)
-	}
-	for _, p := range places {
-		dir, err := fs.directory(p.parent)
-		if err != nil {
-			return err
+	return fs.reach(n, func(h *handle, places []place) error {
+		if h != nil {
+			return unix.Fstat(h.fd, st)
 		}
-		err = unix.Fstatat(dir.fd, p.name, st, unix.AT_SYMLINK_NOFOLLOW)
-		dir.release()
-		if err == nil && idOf(st) == n.file {
-			return nil
+		for _, p := range places {
+			dir, err := fs.directory(p.parent)
+			if err != nil {
+				return err
+			}
+			err = unix.Fstatat(dir.fd, p.name, st, unix.AT_SYMLINK_NOFOLLOW)
+			dir.release()
+			if err == nil && idOf(st) == n.file {
+				return nil
+			}
 		}
-	}
-	return unix.ESTALE
+		return unix.ESTALE
+	})
 }

@@ -390,6 +390,39 @@ func TestFilesOutliveTheirNames(t *testing.T) {
 	}
 }
 
+// Whoever asks about an open file in the very moment in which it loses its name,
+// or gets another, is answered.
+func TestOpenFilesAreFoundWhileTheyAreRenamed(t *testing.T) {
+	w := newWorld(t)
+	for round := range 100 {
+		w.put(t, "new", "old")
+		f, err := os.Open(w.in("old"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() {
+			done <- errors.Join(os.Rename(w.in("old"), w.in("moved")), os.Rename(w.in("new"), w.in("moved")))
+		}()
+		var found error
+		for more := true; more; {
+			select {
+			case err = <-done:
+				more = false
+			default:
+			}
+			if found == nil {
+				var stat unix.Statx_t
+				found = unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_SIZE, &stat)
+			}
+		}
+		f.Close()
+		if err != nil || found != nil {
+			t.Fatalf("round %d: renaming: %v; looking: %v", round, err, found)
+		}
+	}
+}
+
 func TestAProgramCanBeWrittenAndRun(t *testing.T) {
 	w := newWorld(t)
 	true_, err := os.ReadFile("/bin/true")

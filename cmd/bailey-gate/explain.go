@@ -3,12 +3,14 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
 	"strconv"
 	"strings"
 
+	"github.com/bailey-sandbox/bailey/internal/gate/address"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/gate/finding"
 	"github.com/bailey-sandbox/bailey/internal/gate/hostname"
@@ -64,13 +66,28 @@ func findHost(c *config.Config, name string) (finding.Finding, error) {
 		f.Rule, f.Where = v.Rule.Name, v.Rule.Where
 		f.Verdict += conditions(v.Rule)
 	}
-	if host.IsAddr() && set.GrantsAddr(host.Addr(), port) {
-		f.Allowed, f.Verdict = true, verdict(config.Allow)
-	}
 	if !f.Allowed && v.Rule == nil {
 		f.Fix = finding.GrantOf(bare, portIf(named, port))
 	}
+	if f.Allowed && host.IsAddr() && !set.GrantsAddr(host.Addr(), port) {
+		exceptSpecial(&f, host.Addr(), bare, portIf(named, port))
+	}
 	return f, nil
+}
+
+// exceptSpecial takes back what grants an address only as a part of everything, if
+// that is not meant to reach it.
+func exceptSpecial(f *finding.Finding, addr netip.Addr, name, port string) {
+	what := address.Special(addr)
+	if what == "" {
+		return
+	}
+	f.Allowed, f.Verdict = false, verdict(config.Deny)
+	f.Rule, f.Where = "the address is "+what+", which has to be granted by itself", ""
+	f.Fix = fmt.Sprintf(`in a policy: "network": {"allowedCIDRs": [%q]}`, addr.String())
+	if addr.IsLoopback() {
+		f.Fix = finding.GrantOf(name, port)
+	}
 }
 
 func portIf(named bool, port uint16) string {

@@ -93,6 +93,14 @@ func TestExplainTellsQuestionsFromCommands(t *testing.T) {
 		"example.com:443 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowedDomains\": [\"example.com\"]}\n", "")
 	b.run("-q", "explain", "host", "localhost:5432").want(t, 0,
 		"localhost:5432 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowLocalOutboundPorts\": [\"5432\"]}\n", "")
+	const everything = `{"network": {"allowedDomains": ["*"], "deniedDomains": ["bad.example"]}}`
+	for address, verdict := range map[string]string{
+		"8.8.8.8:80": "8.8.8.8:80 can be reached\n  by  network.allowedDomains *\n  at  --policy:1:33\n",
+		"10.0.0.1:80": "10.0.0.1:80 cannot be reached\n  by  the address is a private address, which has to be granted by itself\n" +
+			"  to change it: in a policy: \"network\": {\"allowedCIDRs\": [\"10.0.0.1\"]}\n",
+	} {
+		b.run("-q", "--policy", everything, "explain", "host", address).want(t, 0, verdict, "")
+	}
 	for _, args := range [][]string{{"explain", "--", "env", "NAME"}, {"explain", "env", "A=b"}, {"explain", "env"}, {"explain", "path"}} {
 		if got := b.run(append([]string{"-q"}, args...)...); !strings.HasPrefix(got.stdout, "command\n") {
 			t.Errorf("%q: %q", args, got.stdout)

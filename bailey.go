@@ -49,8 +49,8 @@ type Config struct {
 	// "native", or "bwrap" for bubblewrap. WrapCommand takes those too that only
 	// the command has.
 	Runtime string
-	// Env is what the environment allow-list chooses from, as "NAME=value"; the
-	// program's own environment if nil.
+	// Env is what the environment allow-list chooses from and where the network
+	// gate finds credentials, as "NAME=value"; the program's own environment if nil.
 	Env []string
 	// Ask is called when a command wants to reach a host about which the policy
 	// says "ask"; nil denies. It is called from several goroutines at once if

@@ -37,8 +37,8 @@ type Config struct {
 	// Ask answers questions about hosts, with a decision that package config has;
 	// nil if nobody can be asked.
 	Ask func(context.Context, config.Message) (decision string)
-	// Environ is what the environment allow-list chooses from; the caller's
-	// environment if nil.
+	// Environ is what the environment allow-list chooses from and what the network
+	// gate has; the caller's environment if nil.
 	Environ []string
 	// Home is what ~ means; the caller's home directory if empty.
 	Home string

@@ -26,6 +26,8 @@ type alone struct {
 	limit *Limit
 	gate  *gate.Gate
 	ask   gate.AskFunc
+	// environ is what the gate has for its environment, this process's if it is nil.
+	environ []string
 
 	limits *spec.Limits
 }
@@ -33,7 +35,7 @@ type alone struct {
 // Launch starts the command of a Spec. A thread is set apart for the sandbox,
 // which would otherwise die with whichever thread started it.
 func (m *Manager) Launch(s *spec.Spec, streams [3]*os.File) (Running, error) {
-	r := &alone{done: make(chan struct{}), limits: s.Limits, ask: m.config.Ask}
+	r := &alone{done: make(chan struct{}), limits: s.Limits, ask: m.config.Ask, environ: m.config.Environ}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the broker makes the thread unfit for others
@@ -58,6 +60,9 @@ func (r *alone) start(s *spec.Spec, o native.Options) (*native.Process, error) {
 	g, err := gate.Prepare(s)
 	if err != nil {
 		return nil, err
+	}
+	if g != nil {
+		g.Environ = r.environ
 	}
 	start := native.Start
 	if s.Runtime == spec.RuntimeBwrap {

@@ -24,7 +24,7 @@ const Version = 1
 type Kind string
 
 const (
-	Allow      Kind = "allow"      // a rule was asked and allowed something
+	Allow      Kind = "allow"      // somebody was asked and allowed something
 	Deny       Kind = "deny"       // something was refused
 	Exec       Kind = "exec"       // a program was started
 	Exit       Kind = "exit"       // a process ended

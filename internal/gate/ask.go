@@ -65,31 +65,31 @@ var errNoAnswer = errors.New("nobody answered")
 
 // ask returns what a person says. Of several who ask the same, the first says
 // which rule and which process it is about.
-func (a *asker) ask(ctx context.Context, q question, rule *config.Rule, pid func() int) (bool, error) {
+func (a *asker) ask(ctx context.Context, q question, rule *config.Rule, pid func() int) (allowed, first bool, err error) {
 	if a.control == nil {
-		return false, errNoAnswer
+		return false, false, errNoAnswer
 	}
 	p, first, settled := a.join(q)
 	if settled {
-		return a.remembered(q), nil
+		return a.remembered(q), false, nil
 	}
 	if p == nil {
-		return false, errNoAnswer
+		return false, false, errNoAnswer
 	}
 	defer a.leave(q, p)
 	if first {
 		m := config.Message{Type: config.Question, ID: p.id, Host: q.host.String(), Port: q.port, Rule: rule, Pid: pid()}
 		if err := a.control.Send(m); err != nil {
-			return false, err
+			return false, first, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	select {
 	case <-p.answered:
-		return p.allowed, p.err
+		return p.allowed, first, p.err
 	case <-ctx.Done():
-		return false, errNoAnswer
+		return false, first, errNoAnswer
 	}
 }
 

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 )
 
@@ -107,6 +110,9 @@ func TestHostIsAskedAboutOnceForAllWhoWait(t *testing.T) {
 	p.silent(t, "the same host at the same time")
 	if e := w.connection("new.allowed.example"); e.Rule != "asked, and allowed" {
 		t.Errorf("got %+v", e)
+	}
+	if got := w.answers(); !slices.Equal(got, []string{"new.allowed.example:80"}) {
+		t.Errorf("the answer is recorded for %q", got)
 	}
 	// Once is once.
 	go get(t, w.client(w.http, nil), "http://new.allowed.example/")
@@ -253,4 +259,16 @@ func TestQuestionIsWithdrawnWhenTheClientGoes(t *testing.T) {
 	if gone := p.next(t); gone.Type != config.Withdrawn || gone.ID != q.ID {
 		t.Errorf("got %+v", gone)
 	}
+}
+
+// answers are the hosts that were allowed by an answer, as recorded.
+func (w *world) answers() (hosts []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.events {
+		if e.Kind == event.Allow && e.Op == event.OpConnect && e.Rule == askedAndAllowed {
+			hosts = append(hosts, net.JoinHostPort(e.Host, strconv.Itoa(e.Port)))
+		}
+	}
+	return hosts
 }

@@ -62,6 +62,14 @@ func (d *denial) event() *event.Event {
 	return e
 }
 
+// allowed is the event of a denial that did not come about, because somebody said
+// so.
+func (d *denial) allowed() *event.Event {
+	e := d.event()
+	e.Kind, e.Rule, e.Where, e.Fix = event.Allow, askedAndAllowed, "", ""
+	return e
+}
+
 // explain makes a denial of a verdict.
 func explain(s *rules.Set, q rules.Query, v rules.Verdict) *denial {
 	d := &denial{query: q}

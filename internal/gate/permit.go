@@ -19,10 +19,12 @@ type grant struct {
 	asked bool
 }
 
+const askedAndAllowed = "asked, and allowed"
+
 func (g grant) name() (rule, where string) {
 	switch {
 	case g.asked:
-		return "asked, and allowed", ""
+		return askedAndAllowed, ""
 	case g.proxied:
 		return "network.defaultAction proxy", ""
 	case g.rule == nil:
@@ -160,7 +162,7 @@ func (s *session) ask(q rules.Query, v rules.Verdict) error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	defer whenGone(s.client.Conn, cancel)()
-	allowed, err := s.gate.asker.ask(ctx, key, v.Rule, func() int { return s.process().Pid })
+	allowed, first, err := s.gate.asker.ask(ctx, key, v.Rule, func() int { return s.process().Pid })
 	switch {
 	case err != nil:
 		d.reason = "nobody answered the question"
@@ -168,6 +170,9 @@ func (s *session) ask(q rules.Query, v rules.Verdict) error {
 	case !allowed:
 		d.reason, d.rule = "refused when asked", "asked, and refused"
 		return d
+	}
+	if first {
+		s.emit(d.allowed())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

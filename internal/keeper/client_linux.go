@@ -281,9 +281,13 @@ func fileLimit() uint64 {
 // Wait blocks until the command stops or ends and tells how. If it could not be
 // started it says that it was killed, and Err why.
 func (c *Command) Wait() native.State {
+	err := c.conn.awaitTaken()
 	c.conn.site = nil // the command may take as long as it wants
 	for {
-		m, err := c.conn.answer()
+		var m *received
+		if err == nil {
+			m, err = c.conn.answer()
+		}
 		var st *Status
 		if err == nil {
 			st, err = c.take(m)

@@ -31,6 +31,28 @@ func (c *conn) await() error {
 	return nil
 }
 
+// awaitTaken returns when the keeper has taken what was sent, or something is there
+// to read.
+func (c *conn) awaitTaken() error {
+	for c.site != nil && !c.isReady() && !c.isTaken() {
+		if !c.site.greets() && !c.isTaken() {
+			return c.silent()
+		}
+	}
+	return nil
+}
+
+// isTaken says whether nothing that was sent waits to be read at the other end.
+func (c *conn) isTaken() bool {
+	raw, err := c.file.SyscallConn()
+	if err != nil {
+		return true // to be said by who reads
+	}
+	waiting := 0
+	err = raw.Control(func(fd uintptr) { waiting, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	return err != nil || waiting == 0
+}
+
 // awaitGreeting returns when a keeper has begun to greet, or has ended.
 func (c *conn) awaitGreeting() error {
 	if !c.isReady() {

@@ -19,6 +19,10 @@ func TestClientGivesUpOnAStoppedKeeper(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer before.close()
+	greeted := Connect()
+	if !greeted.conn.isReady() {
+		t.Fatal("the keeper does not greet")
+	}
 	patient := silence
 	silence = 100 * time.Millisecond
 	goOn := func() {
@@ -44,6 +48,15 @@ func TestClientGivesUpOnAStoppedKeeper(t *testing.T) {
 		"stop": func() error { return End(Stop{Names: []string{"dev"}}) },
 		"logs": func() error { return Read(Logs{Name: "dev", Follow: true}, os.Stderr) },
 		"keep": func() error { _, err := Keep("dev", s, 0); return err },
+		"run, greeted before it stopped": func() error {
+			cmd, err := greeted.Start(runOf("dev", s), s, [3]*os.File{null, null, null}, nil, nil)
+			if err != nil {
+				return err
+			}
+			defer cmd.Close()
+			cmd.Wait()
+			return cmd.Err
+		},
 		"what was asked of it before it stopped": func() error {
 			_, err := before.exchange(askList, nil)
 			return err

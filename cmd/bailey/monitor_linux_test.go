@@ -61,6 +61,7 @@ func TestMonitorTellsWhatIsNotGranted(t *testing.T) {
 	b := newBench(t)
 	data := b.inHome("data/a", "a")
 	hidden := b.write("hidden", "", 0o644)
+	b.write(".mcp.json", "{}", 0o644)
 	shown := b.inHome("shown/a", "a")
 	for _, c := range []struct {
 		name, line string
@@ -79,6 +80,10 @@ func TestMonitorTellsWhatIsNotGranted(t *testing.T) {
 			"sh create /etc/hostname (only reading is granted)" + fixOf("/etc/hostname", "; to allow: --allow-write /etc/hostname"),
 		}, advised("/etc/hostname")...)},
 		{"a denial of the broker", "echo >.envrc; exit 0", 0, []string{"sh create .envrc (protected name); to allow: --allow-write .envrc"}},
+		{"what mounts and the broker protect", "echo >.mcp.json; rm -f .mcp.json; exit 0", 0, []string{
+			"sh create .mcp.json (protected .mcp.json); to allow: --allow-write .mcp.json",
+			"rm remove .mcp.json (protected .mcp.json); to allow: --allow-write .mcp.json",
+		}},
 		{"what is hidden", "cat hidden; ls -l >/dev/null", 0, []string{"cat open hidden (filesystem.denyRead " + hidden + ")"}},
 		{"attributes of what can be read", "chmod 600 " + shown + "; exit 0", 0, []string{
 			"chmod change " + shown + " (only reading is granted); to allow: --allow-write " + shown,

@@ -143,6 +143,7 @@ type finding struct {
 	allowed  bool
 	denied   string // the rule, if there is one
 	brokered bool
+	twice    bool // by a mount, and the broker would too
 	readOnly bool // nothing but writing lacks
 	around   string
 	fix      string
@@ -219,29 +220,31 @@ func (j *Judge) writeGranted(p, dir string) finding {
 		return notGranted
 	case access < spec.AccessPrivate:
 		if isDenial(m.Why) {
-			return finding{denied: m.Why, fix: j.fixOf(p)}
+			v := finding{denied: m.Why}
+			if r := j.brokered(p); r != nil {
+				v.twice, v.fix = true, r.Fix
+			}
+			return v
 		}
 		return finding{readOnly: true, around: m.Target}
 	case access == spec.AccessPrivate:
 		return allowed
 	}
-	for i := range j.layers {
-		if r := j.layers[i].write.denies(p, writeVerdict); r != nil {
-			return finding{denied: r.Why, brokered: true}
-		}
+	if r := j.brokered(p); r != nil {
+		return finding{denied: r.Why, brokered: true}
 	}
 	return allowed
 }
 
-// fixOf returns the flag that lifts what keeps a path from being written, if there
+// brokered returns the broker's rule that keeps a path from being written, if there
 // is one.
-func (j *Judge) fixOf(p string) string {
+func (j *Judge) brokered(p string) *spec.PathRule {
 	for i := range j.layers {
 		if r := j.layers[i].write.denies(p, writeVerdict); r != nil {
-			return r.Fix
+			return r
 		}
 	}
-	return ""
+	return nil
 }
 
 // inMemory says whether a path lies in a directory that shows nothing of the
@@ -298,7 +301,7 @@ func (j *Judge) needs(c Call, f Files) []Need {
 		v = notGranted // what is to be changed is not there
 	}
 	if !v.allowed && !j.passes(c, v) {
-		needs = append(needs, need(c, file.Real, file.Dir, true, v))
+		needs = append(needs, j.need(c, file.Real, file.Dir, true, v))
 	}
 	return needs
 }
@@ -307,7 +310,13 @@ func (j *Judge) needs(c Call, f Files) []Need {
 // are made or written, and not about removing or changing what has one: the broker
 // is asked about that only where whole paths are ruled.
 func (j *Judge) passes(c Call, v finding) bool {
-	return v.brokered && !j.spec.Broker.Strict && (c.Op == "remove" || c.Op == "change")
+	return v.brokered && !j.asks(c)
+}
+
+// asks says whether the broker is asked about a call that a rule about writing is in
+// the way of.
+func (j *Judge) asks(c Call) bool {
+	return j.spec.Broker.Strict || c.Op != "remove" && c.Op != "change"
 }
 
 // maxScripts is how many scripts the kernel lets name another as interpreter.
@@ -331,7 +340,7 @@ func (j *Judge) needsProgram(c Call, file File, f Files) []Need {
 func (j *Judge) needsReading(c Call, file File) []Need {
 	needs := j.needsLink(c, file)
 	if v := j.read(file.Real, c.isLook()); !v.allowed {
-		needs = append(needs, need(c, file.Real, file.Dir, false, v))
+		needs = append(needs, j.need(c, file.Real, file.Dir, false, v))
 	}
 	return needs
 }
@@ -342,7 +351,7 @@ func (j *Judge) needsLink(c Call, file File) []Need {
 		return nil
 	}
 	if v := j.read(c.Path, true); !v.allowed {
-		return []Need{need(c, c.Path, file.Dir, false, v)}
+		return []Need{j.need(c, c.Path, file.Dir, false, v)}
 	}
 	return nil
 }
@@ -374,7 +383,7 @@ func (j *Judge) needsDirectory(c Call, f Files) []Need {
 			if v.allowed {
 				return nil
 			}
-			return []Need{need(c, file.Real, true, true, v)}
+			return []Need{j.need(c, file.Real, true, true, v)}
 		}
 		if ok || dir == "/" {
 			return nil // a file is in the way; the call fails anywhere
@@ -398,13 +407,13 @@ func (j *Judge) needsSource(c Call, f Files) []Need {
 	if v.allowed || j.passes(c, v) {
 		return nil
 	}
-	return []Need{need(c, dir.Real, true, true, v)}
+	return []Need{j.need(c, dir.Real, true, true, v)}
 }
 
-func need(c Call, grant string, dir, change bool, v finding) Need {
+func (j *Judge) need(c Call, grant string, dir, change bool, v finding) Need {
 	return Need{
 		Call: c, Grant: grant, Dir: dir, Change: change,
-		Denied: v.denied, Brokered: v.brokered, ReadOnly: v.readOnly, Around: v.around, Fix: v.fix,
+		Denied: v.denied, Brokered: v.brokered || v.twice && j.asks(c), ReadOnly: v.readOnly, Around: v.around, Fix: v.fix,
 	}
 }
 

@@ -70,6 +70,7 @@ func runLearn(r *request) int {
 	if len(l.prop.Hosts) > 0 && !l.hosts.open {
 		say(tagNote, "the hosts were not reached, and others may follow them; learn again under the proposal, or let it reach all of them while it learns: --allow-network")
 	}
+	l.noteForgotten()
 	if l.seen.IsFull() || l.hosts.full {
 		say(tagWarning, "the command asked for more than is remembered, so something may be missing")
 	}
@@ -80,6 +81,24 @@ func runLearn(r *request) int {
 		return l.prove()
 	}
 	return status
+}
+
+// noteForgotten says what a command leaves in a home that is the sandbox's own, and
+// that nothing of it will be there the next time.
+func (l *lesson) noteForgotten() {
+	const most = 4
+	list := l.seen.Judge.Forgotten(l.names.Home)
+	if len(list) == 0 {
+		return
+	}
+	rest := ""
+	if n := len(list) - most; n > 0 {
+		list, rest = list[:most], fmt.Sprintf(" and %d more", n)
+	}
+	for i, p := range list {
+		list[i] = printable(l.names.Of(p))
+	}
+	say(tagNote, "what it makes in the home directory is forgotten when it ends: "+strings.Join(list, ", ")+rest+"; to keep something, make it outside and add it to allowWrite")
 }
 
 // begin compiles the base policy. Grants on the command line are no part of it:

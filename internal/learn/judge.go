@@ -2,7 +2,11 @@ package learn
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"path"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/bailey-sandbox/bailey/internal/pattern"
@@ -275,7 +279,10 @@ func (j *Judge) needs(c Call, f Files) []Need {
 	}
 	file, exists := f.Look(c.Path)
 	switch {
-	case !c.Write && !exists, c.goes() && !exists:
+	case c.goes() && !exists:
+		j.made.drop(c.Path)
+		return nil
+	case !c.Write && !exists:
 		return nil
 	case c.goes():
 		return j.needsSource(c, f)
@@ -423,6 +430,33 @@ func (c *Call) goes() bool { return c.Gone || c.Op == "remove" }
 // isLook says that a call wants to know of a file no more than what it is.
 func (c *Call) isLook() bool { return !c.Write && (c.Op == "stat" || c.Op == "mkdir") }
 
+// Forgotten are the directories and files that the command made in a home that is
+// memory, each by the first names of its path. Caches are none: they are there to
+// be forgotten.
+func (j *Judge) Forgotten(home string) []string {
+	var out []string
+	for p := range j.made.all() {
+		rest, ok := below(home, p)
+		if !ok || cacheOf(home, p) != "" {
+			continue
+		}
+		names := strings.SplitN(rest, "/", 4)
+		depth := 1
+		switch names[0] {
+		case ".config", ".cache":
+			depth = 2
+		case ".local":
+			depth = 3 // such as .local/share/tool
+		}
+		if len(names) < depth {
+			continue // it is there to be filled
+		}
+		out = append(out, path.Join(home, path.Join(names[:depth]...)))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // pathSet holds a limited number of paths.
 type pathSet struct {
 	mu    sync.Mutex
@@ -433,6 +467,19 @@ func (s *pathSet) has(p string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.paths[p]
+}
+
+// all returns the paths. Nothing is added meanwhile.
+func (s *pathSet) all() iter.Seq[string] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Keys(s.paths)
+}
+
+func (s *pathSet) drop(p string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.paths, p)
 }
 
 func (s *pathSet) add(p string) {

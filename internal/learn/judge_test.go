@@ -273,6 +273,31 @@ func TestADirectoryMadeInMemoryCanBeWritten(t *testing.T) {
 	}
 }
 
+func TestWhatIsMadeInAHomeOfMemoryIsForgotten(t *testing.T) {
+	j, err := NewJudge(testSpec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []Call{
+		{Op: "create", Path: "/home/u/new", Write: true},
+		{Op: "mkdir", Path: "/home/u/.config", Write: true},
+		{Op: "mkdir", Path: "/home/u/.config/tool", Write: true},
+		{Op: "create", Path: "/home/u/.config/tool/a", Write: true},
+		{Op: "create", Path: "/home/u/.cache/tool/a", Write: true},
+		{Op: "create", Path: "/home/u/lock", Write: true},
+		{Op: "remove", Path: "/home/u/lock", Write: true, Gone: true},
+		{Op: "create", Path: "/home/u/app/kept", Write: true},
+		{Op: "create", Path: "/tmp/other", Write: true},
+	} {
+		if needs := j.Needs(c, testHost); needs != nil {
+			t.Errorf("%+v: got %+v", c, needs)
+		}
+	}
+	if got, want := j.Forgotten("/home/u"), []string{"/home/u/.config/tool", "/home/u/new"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestSecretsAreKnownByPlaceAndName(t *testing.T) {
 	for p, want := range map[string]bool{
 		"/home/u/.ssh/config":                    true,

@@ -80,7 +80,7 @@ func (r *request) carryOut(m *sandbox.Manager, p *prepared, s *spec.Spec) int {
 		return fail(err)
 	}
 	switch s.Runtime {
-	case "", spec.RuntimeNative, spec.RuntimeBwrap:
+	case "", spec.RuntimeNative, spec.RuntimeBwrap, spec.RuntimeSeatbelt:
 	case spec.RuntimeLandlock:
 		p.abandon()
 		return r.runAlone(m.Loaded().Policy, s, nil)

@@ -22,17 +22,13 @@ type prepared struct {
 
 func discard() {}
 
-// prepare refuses what the flags ask for and Seatbelt has no part in. There is one
-// runtime on this system, so its name means the same as none.
+// prepare refuses what the flags ask for and Seatbelt has no part in.
 func prepare(r *request, _ *trace.Log) (*prepared, error) {
 	switch {
 	case r.monitor:
 		return nil, errors.New("--monitor: the seatbelt runtime cannot tell what a command misses; run it without")
 	case r.stats:
 		return nil, errors.New("--stats: the seatbelt runtime does not account for what a sandbox uses; run it without")
-	}
-	if r.runtime == seatbelt.Name {
-		r.runtime = "auto"
 	}
 	return &prepared{}, nil
 }

@@ -123,13 +123,8 @@ const (
 	RuntimeNative   = "native"
 	RuntimeLandlock = "landlock"
 	RuntimeBwrap    = "bwrap"
+	RuntimeSeatbelt = "seatbelt"
 )
-
-// Runtimes are the names of all that can carry out a Spec. The first needs
-// nothing but the kernel; which of the others work is another question.
-func Runtimes() []string {
-	return []string{RuntimeNative, RuntimeLandlock, RuntimeBwrap, "runc", "crun", "gvisor", "docker", "docker+runsc"}
-}
 
 // Brokerless are the runtimes under which nobody is asked while the command runs: those of
 // gVisor, whose kernel answers by itself.

@@ -185,7 +185,7 @@ func TestWhatCannotBeHeldIsRefusedByItsKey(t *testing.T) {
 		key  string
 		spec spec.Spec
 	}{
-		{"", spec.Spec{Runtime: Name, Rlimits: []spec.Rlimit{{Name: "core"}, {Name: "nofile", Value: 64}}, TimeoutMillis: 1}},
+		{"", spec.Spec{Runtime: spec.RuntimeSeatbelt, Rlimits: []spec.Rlimit{{Name: "core"}, {Name: "nofile", Value: 64}}, TimeoutMillis: 1}},
 		{"", rule("/p/**/*.{pem,key}")},
 		{"", rule("/p/[a-c]?x/**")},
 		{"runtime", spec.Spec{Runtime: spec.RuntimeNative}},

@@ -10,14 +10,11 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
-// Name is the runtime's, in policies and flags.
-const Name = "seatbelt"
-
 // Refuses is nil if Seatbelt holds every part of a Spec, and otherwise a
 // *spec.Refused with each part that it cannot hold.
 func Refuses(s *spec.Spec, o Options) error {
 	r := &refusals{}
-	if s.Runtime != "" && s.Runtime != Name {
+	if s.Runtime != "" && s.Runtime != spec.RuntimeSeatbelt {
 		r.add("runtime", s.Runtime, "is not for this system", "use auto or seatbelt")
 	}
 	r.files(s)

@@ -37,7 +37,7 @@ var refusals = []struct {
 	{"workspace.rules", func(p *policy.Policy) {
 		p.Workspace.Rules = []policy.WorkspaceRule{{Pattern: "{a", Permission: "none"}}
 	}},
-	{"runtime", func(p *policy.Policy) { p.Runtime = new("seatbelt") }},
+	{"runtime", func(p *policy.Policy) { p.Runtime = new("elsewhere") }},
 	{"devices.mode", func(p *policy.Policy) { p.Devices.Mode = new("host") }},
 	{"devices.allow", func(p *policy.Policy) { p.Devices.Allow = []string{"/dev/nothing"} }},
 	{"devices.allow", func(p *policy.Policy) { p.Devices.Allow = []string{"/etc/passwd"} }},

@@ -22,7 +22,7 @@ type core struct {
 }
 
 func openCore(ctx context.Context, o *options, db store.Store, log *slog.Logger) (*core, error) {
-	s, err := server.Open(ctx, server.Config{Dir: o.state, Store: db, Orphans: o.orphanTime, Pool: o.pool, Log: log})
+	s, err := server.Open(ctx, server.Config{Dir: o.state, Images: o.images, Store: db, Orphans: o.orphanTime, Pool: o.pool, Log: log})
 	if err != nil {
 		return nil, err
 	}

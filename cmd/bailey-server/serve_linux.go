@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/image"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/server/token"
 	"github.com/bailey-sandbox/bailey/internal/server/transport"
 	"github.com/bailey-sandbox/bailey/internal/store"
@@ -33,7 +35,8 @@ which goes on with the same sockets.
 
 // options are what a server was told.
 type options struct {
-	state, logLevel, logFormat   string
+	state, images                string
+	logLevel, logFormat          string
 	listen, hosts, origins       texts
 	public, plaintext, ephemeral bool
 	certificate, key, clientCA   string
@@ -56,6 +59,7 @@ func readOptions(args []string, stdout io.Writer) (*options, error) {
 	o := &options{}
 	f := newFlags("serve", serveUsage, stdout)
 	f.StringVar(&o.state, "state", defaultState(), "the server's `directory`")
+	f.StringVar(&o.images, "images", defaultImages(), "`directory` of images that sandboxes can be made of, as bailey image pull fills it")
 	f.Var(&o.listen, "listen", "`address` to listen at, unix:/PATH or HOST:PORT; can be given several times (default unix:STATE/server.sock)")
 	f.BoolVar(&o.public, "public", false, "let other machines reach the addresses")
 	f.BoolVar(&o.plaintext, "plaintext", false, "even without TLS, because a proxy in front has it")
@@ -81,6 +85,15 @@ func readOptions(args []string, stdout io.Writer) (*options, error) {
 		return nil, errors.New("TLS needs both --tls-cert and --tls-key")
 	}
 	return o, nil
+}
+
+// defaultImages is where the images of the user are; empty if that is not known.
+func defaultImages() string {
+	home, err := os.UserHomeDir()
+	if err != nil && os.Getenv("BAILEY_DATA") == "" {
+		return ""
+	}
+	return image.Dir(sandbox.DataDir(home))
 }
 
 func serve(args []string, stdin io.Reader, stdout, stderr io.Writer) error {

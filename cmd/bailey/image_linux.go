@@ -21,14 +21,12 @@ const pulledVariable = "BAILEY_PULLED"
 func (r *request) openImage() error {
 	q := &r.image
 	switch {
-	case q.ref == "" && q.rootfs == "" && (r.keep.name != "" || insideSandbox()):
+	case q.ref == "" && q.rootfs == "" && insideSandbox():
 		return q.placeCommand(false)
 	case q.ref == "" && q.rootfs == "":
 		return nil // the policy may name one
 	case q.ref != "" && q.rootfs != "":
 		return errors.New("--image and --rootfs exclude each other")
-	case r.keep.name != "":
-		return errors.New("--image and --rootfs are not for sandboxes that stay; leave out --keep")
 	case insideSandbox():
 		return errors.New("--image and --rootfs need mounts, which a sandbox inside a sandbox does not have; run it outside")
 	case q.rootfs != "":
@@ -41,7 +39,7 @@ func (r *request) openImage() error {
 	if err != nil {
 		return err
 	}
-	found, err := image.Store{Dir: filepath.Join(sandbox.DataDir(f.Caller.Home), "images")}.Find(q.ref)
+	found, err := image.Store{Dir: image.Dir(sandbox.DataDir(f.Caller.Home))}.Find(q.ref)
 	if errors.Is(err, image.ErrNotHere) {
 		return r.pullFirst(err)
 	}

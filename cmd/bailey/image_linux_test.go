@@ -151,8 +151,7 @@ func TestThePolicyNamesTheImage(t *testing.T) {
 			t.Errorf("%v: %+v", verb, got)
 		}
 	}
-	b.run("--keep", "one", "--", "true").wantError(t, "image ./image.tar", "only single commands run in an image")
-	b.run("learn", "--", "true").wantError(t, "image ./image.tar", "only single commands run in an image")
+	b.run("learn", "--", "true").wantError(t, "image ./image.tar", "only commands that bailey itself runs")
 	b.run("--policy", `{"image": "-x"}`, "--", "true").wantError(t, "an image is a reference such as")
 }
 
@@ -245,8 +244,28 @@ func TestDirectoryIsARoot(t *testing.T) {
 	b.run("--rootfs", "/", "--", "true").wantError(t, "--rootfs /", "not the root directory")
 	b.run("--rootfs", "/no/such", "--", "true").wantError(t, "no such file")
 	b.run("--rootfs", found[0], "--image", "x", "--", "true").wantError(t, "exclude each other")
-	b.run("--rootfs", found[0], "--keep", "x", "--", "true").wantError(t, "leave out --keep")
 	b.run("--rootfs", found[0], "--runtime", "landlock", "--", "true").wantError(t, "without a mount namespace")
+}
+
+func TestSandboxThatStaysHasAnImage(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("busybox"))
+	b := newBench(t)
+	defer b.run("box", "stop", "--all")
+	file := busyImage(t, v1.Config{Env: []string{"PATH=/bin", "FROM=image"}, Cmd: []string{"sh", "-c", "echo own; pwd"}, WorkingDir: "/app"})
+	says := func(want string, args ...string) {
+		t.Helper()
+		if got := b.run(append([]string{"-q"}, args...)...); got.status != 0 || got.stdout != want {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	says("image\nthe image's\n", "--keep", "dev", "--image", file, "--", "sh", "-c", "echo $FROM; cat /etc/os-release; echo mark >/tmp/mark")
+	says("own\n/app\n", "--keep", "dev", "--image", file) // in the same one
+	says("mark\nimage\n", "box", "exec", "dev", "--", "sh", "-c", "cat /tmp/mark; echo $FROM")
+	b.run("image", "remove", file).wantError(t, "a command runs in it")
+	says("", "box", "stop", "dev")
+	says("", "image", "remove", file)
+	policy := b.write("policy.jsonc", `{"extends": "default", "image": "`+file+`"}`, 0o644)
+	says("image\n", "-s", policy, "--keep", "by-policy", "--", "sh", "-c", "echo $FROM")
 }
 
 func TestImagesAreListedAndRemoved(t *testing.T) {

@@ -42,6 +42,11 @@ func (r *request) compileKept(argv []string, log *trace.Log) (*spec.Spec, int) {
 	if err != nil {
 		return nil, fail(err)
 	}
+	if wants, err := r.wantsImage(m); err != nil {
+		return nil, fail(err)
+	} else if wants {
+		return nil, r.runCommand(log) // now that it is known where
+	}
 	over, err := r.keptOverlay(m, r.keep.name)
 	if err != nil {
 		return nil, fail(err)

@@ -78,7 +78,7 @@ func start(args []string, log *trace.Log) int {
 // runCommand runs the command of the arguments and returns the exit status.
 func (r *request) runCommand(log *trace.Log) int {
 	err := r.openImage()
-	if err == nil && len(r.args) == 0 && !r.hasLine && r.keep.name == "" && !insideSandbox() {
+	if err == nil && len(r.args) == 0 && !r.hasLine && !insideSandbox() {
 		_, err = r.managerInImage() // whose image may have a command of its own
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -26,7 +25,7 @@ func runImages(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return answer(stderr, "bailey: "+err.Error()+"\n", exitOwn)
 	}
-	i := images{image.Store{Dir: filepath.Join(sandbox.DataDir(f.Caller.Home), "images")}, stdout, stderr}
+	i := images{image.Store{Dir: image.Dir(sandbox.DataDir(f.Caller.Home))}, stdout, stderr}
 	switch {
 	case len(args) == 1 && args[0] == "list":
 		err = i.list()

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,6 +31,9 @@ import (
 type Store struct {
 	Dir string
 }
+
+// Dir is where the images of a user are, in the directory that holds the user's data.
+func Dir(data string) string { return filepath.Join(data, "images") }
 
 // Config is what an image says about commands that run in it.
 type Config struct {
@@ -78,6 +82,41 @@ func (s Store) Find(ref string) (*Image, error) {
 		return nil, err
 	}
 	return s.open(id)
+}
+
+// Look is Find for who does not use the image itself: whoever does has to Hold it.
+func (s Store) Look(ref string) (*Image, error) {
+	id, err := s.resolve(ref)
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.read(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotHere
+	}
+	return i, err
+}
+
+// Hold keeps the image of a root directory from being removed, until what it returns is
+// closed.
+func Hold(root string) (io.Closer, error) {
+	tree := filepath.Dir(root)
+	f, err := os.Open(filepath.Join(tree, "lock"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotHere
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = flock(int(f.Fd()), unix.LOCK_SH)
+	if err == nil {
+		_, err = os.Stat(filepath.Join(tree, "image.json")) // it may have been removed before it was held
+	}
+	if err != nil {
+		f.Close()
+		return nil, errors.Join(ErrNotHere, err)
+	}
+	return f, nil
 }
 
 func (s Store) resolve(ref string) (id string, err error) {

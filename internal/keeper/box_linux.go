@@ -43,6 +43,7 @@ type box struct {
 	roots    []string    // variables that name the gate's
 
 	workspace *delta.Delta  // that its changes go to, if it holds one
+	image     io.Closer     // that it holds, or nil
 	gone      chan struct{} // closed when nothing is left of it
 
 	changing sync.Mutex     // held while the network rules change
@@ -106,6 +107,10 @@ func (b *box) raise(p *Plan, note func(line string)) (err error) {
 	b.spec = &p.Spec
 	b.frame, b.roots = frameKey(b.spec), chosen(p.Environ, rootVariables)
 	if err := b.holdWorkspace(); err != nil {
+		return err
+	}
+	if err := b.holdImage(); err != nil {
+		b.leaveWorkspace()
 		return err
 	}
 	b.resident, b.gate, err = b.open(p)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/bailey-sandbox/bailey/internal/image"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
 )
 
@@ -38,6 +40,17 @@ func (b *box) holdWorkspace() error {
 	return nil
 }
 
+// holdImage keeps the image that the sandbox's system is from being removed.
+func (b *box) holdImage() (err error) {
+	if i := b.spec.Image; i != nil && i.ID != "" {
+		b.image, err = image.Hold(i.Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("image %s: %w", plain.Text(b.spec.Image.Name), err)
+	}
+	return nil
+}
+
 // nameSandbox tells who wants to stop what writes to the workspace for a moment
 // which sandbox that is.
 func (b *box) nameSandbox() error {
@@ -47,8 +60,11 @@ func (b *box) nameSandbox() error {
 	return b.workspace.NameFirst(b.resident.Pid)
 }
 
-// leaveWorkspace lets others have it.
+// leaveWorkspace lets others have the workspace, and remove the image.
 func (b *box) leaveWorkspace() {
+	if b.image != nil {
+		_ = b.image.Close() // it was only locked
+	}
 	if b.workspace == nil {
 		return
 	}

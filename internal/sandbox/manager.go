@@ -45,6 +45,8 @@ type Config struct {
 	// Place, if not nil, is where commands run instead of Dir, in a sandbox that
 	// stays: files of its own, under a name that the host need not have.
 	Place *spec.Overlay
+	// Image, if not nil, is the system of a sandbox that stays.
+	Image *spec.Image
 }
 
 // Manager holds a policy that is ready to be applied to commands. Its methods
@@ -232,7 +234,7 @@ func (m *Manager) CompileBoxOver(over *spec.Overlay) (*spec.Spec, error) {
 	if m.loaded == nil {
 		return nil, errNotInitialized
 	}
-	return spec.Compile(m.loaded.Policy, overlaid(m.facts, over), spec.Command{Later: true, Overlay: over})
+	return spec.Compile(m.loaded.Policy, overlaid(m.facts, over), spec.Command{Later: true, Overlay: over, Image: m.config.Image})
 }
 
 var errNotInitialized = errors.New("the manager is not initialised")

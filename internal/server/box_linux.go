@@ -21,6 +21,7 @@ import (
 type box struct {
 	id, owner string
 	pid       int           // process 1, as the host numbers it
+	shell     string        // that lines are given to
 	user      uint32        // of its commands, if that is not the server's own, or 0
 	partial   bool          // only its workspace can be opened
 	output    int64         // bytes that are kept of a command's output
@@ -88,10 +89,11 @@ func (t *tree) close() {
 
 const usualOutput = 16 << 20
 
-func newBox(k *kept, st *keeper.Standing) *box {
+func (s *Server) newBox(k *kept, st *keeper.Standing) *box {
 	b := &box{
 		pid: st.Pid, user: st.Owner, partial: st.Partial, timeout: st.Timeout,
-		id: k.sandbox.GetId(), owner: k.sandbox.GetOwner(), output: k.sandbox.GetResources().GetOutputBytes(),
+		shell: s.shellIn(k.sandbox.GetImage()),
+		id:    k.sandbox.GetId(), owner: k.sandbox.GetOwner(), output: k.sandbox.GetResources().GetOutputBytes(),
 	}
 	if b.output <= 0 {
 		b.output = usualOutput
@@ -361,7 +363,7 @@ func (s *Server) adopt(ctx context.Context, k *kept, st keeper.Standing, stands 
 		}
 	}
 	if stands {
-		b := newBox(k, &st)
+		b := s.newBox(k, &st)
 		b.frozen = st.Frozen
 		s.add(b)
 	}

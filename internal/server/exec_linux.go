@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -28,7 +27,7 @@ func command(b *box, id string, c *baileyv1.Command) (*keeper.Exec, error) {
 	case len(c.GetArgv()) > 0 && c.GetShell() != "":
 		return nil, problem.Invalid("command", "it has both argv and shell")
 	case c.GetShell() != "":
-		request.Argv = []string{shell(), "-c", c.GetShell()}
+		request.Argv = []string{b.shell, "-c", c.GetShell()}
 	case len(c.GetArgv()) == 0 || c.GetArgv()[0] == "":
 		return nil, problem.Invalid("command", "it has neither argv nor shell")
 	}
@@ -63,16 +62,6 @@ func command(b *box, id string, c *baileyv1.Command) (*keeper.Exec, error) {
 	}
 	return request, nil
 }
-
-// shell is the one that lines are given to.
-var shell = sync.OnceValue(func() string {
-	for _, p := range []string{"/bin/bash", "/usr/bin/bash"} {
-		if unix.Access(p, unix.X_OK) == nil {
-			return p
-		}
-	}
-	return "/bin/sh"
-})
 
 // RunExec implements the API.
 func (s *Server) RunExec(ctx context.Context, r *baileyv1.RunExecRequest) (*baileyv1.RunExecResponse, error) {

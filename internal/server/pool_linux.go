@@ -92,7 +92,7 @@ func newPool(s *Server, most int) *pool {
 // kindOf is the kind of a sandbox that is asked for; false if none waits for it.
 func (s *Server) kindOf(ctx context.Context, k *kept) (kind, bool) {
 	r := k.request
-	if s.pool.most == 0 || once.Again(ctx) || r.GetCreateOnly() || r.GetSnapshotId() != "" || len(r.GetPorts()) > 0 {
+	if s.pool.most == 0 || once.Again(ctx) || r.GetCreateOnly() || r.GetSnapshotId() != "" || r.GetImage() != "" || len(r.GetPorts()) > 0 {
 		return kind{}, false
 	}
 	place := emptyCodebase
@@ -327,7 +327,7 @@ func (p *pool) makeSpare(of *kind) (*spare, error) {
 }
 
 func (s *Server) raiseSpare(over *spec.Overlay, of *kind) (*spare, error) {
-	sp, err := compile(of.request, of.bounded, over)
+	sp, err := s.compile(of.request, of.bounded, over)
 	if err != nil {
 		return nil, err
 	}

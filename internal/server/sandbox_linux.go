@@ -50,9 +50,6 @@ func (s *Server) mayCreate(ctx context.Context, r *baileyv1.CreateSandboxRequest
 	if err := who.Demand(caller.Write); err != nil {
 		return "", err
 	}
-	if r.GetImage() != "" {
-		return "", problem.Unimplemented("image_unsupported", errors.New("sandboxes of the server cannot be made from images yet"), problem.Remedy("use a codebase"))
-	}
 	for _, d := range []struct {
 		name     string
 		negative bool
@@ -81,7 +78,7 @@ func (s *Server) newKept(ctx context.Context, owner string, r *baileyv1.CreateSa
 	now := time.Now()
 	sb := &baileyv1.Sandbox{
 		Id: madeID(ctx, "sb"), Name: r.GetName(), Owner: owner, Labels: r.GetLabels(), Runtime: spec.RuntimeNative,
-		CodebaseId: r.GetCodebaseId(), Resources: r.GetResources(), CreateTime: timestamppb.New(now),
+		CodebaseId: r.GetCodebaseId(), Image: r.GetImage(), Resources: r.GetResources(), CreateTime: timestamppb.New(now),
 		IdleTimeout: r.GetIdleTimeout(), Workspace: workspaceDir, State: baileyv1.SandboxState_SANDBOX_STATE_CREATED,
 	}
 	if d := r.GetTtl().AsDuration(); d > 0 {
@@ -125,7 +122,7 @@ func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Option
 
 // announce has the keeper begin with a sandbox while it is found out what it is to be.
 func (s *Server) announce(k *kept) {
-	if name := k.request.GetRuntime(); k.request.GetCreateOnly() || name != "" && name != spec.RuntimeNative {
+	if name := k.request.GetRuntime(); k.request.GetCreateOnly() || k.request.GetImage() != "" || name != "" && name != spec.RuntimeNative {
 		return
 	}
 	if remote, err := s.reach(); err == nil { // otherwise raise will say so
@@ -188,7 +185,7 @@ func (s *Server) enroll(ctx context.Context, k *kept, standing *keeper.Standing)
 	err := k.save()
 	if err == nil {
 		if standing != nil {
-			s.add(newBox(k, standing))
+			s.add(s.newBox(k, standing))
 		}
 		err = s.store.Commit(ctx, store.Put(k.record))
 	}
@@ -205,13 +202,13 @@ func (s *Server) enroll(ctx context.Context, k *kept, standing *keeper.Standing)
 // compiled decides what a stored sandbox is.
 func (s *Server) compiled(k *kept) (*spec.Spec, error) {
 	if k.over != nil {
-		return compile(k.request, k.bounded, k.over)
+		return s.compile(k.request, k.bounded, k.over)
 	}
 	over, err := s.overlay(k.sandbox.GetId())
 	if err != nil {
 		return nil, err
 	}
-	return compile(k.request, k.bounded, over)
+	return s.compile(k.request, k.bounded, over)
 }
 
 // overlay is where the files of a sandbox are.

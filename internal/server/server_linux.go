@@ -34,6 +34,8 @@ type Config struct {
 	Quota Quota
 	// Pool is how many sandboxes may be made before they are asked for; 0 is none.
 	Pool int
+	// Images is the directory of the images that sandboxes can be made of; empty is none.
+	Images string
 	// Memory says how much memory the machine has left, if that is known; nil is as the
 	// kernel says.
 	Memory func() (bytes int64, known bool) `json:"-"`

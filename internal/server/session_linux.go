@@ -148,7 +148,7 @@ func (s *Server) CreateSession(ctx context.Context, r *baileyv1.CreateSessionReq
 	if err != nil {
 		return nil, err
 	}
-	program := shell()
+	program := b.shell
 	switch r.GetShell() {
 	case "", "bash":
 	case "sh":

@@ -45,8 +45,12 @@ const bound = `{
 }`
 
 // compile decides what a sandbox is.
-func compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay) (*spec.Spec, error) {
+func (s *Server) compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay) (*spec.Spec, error) {
 	if err := knownRuntime(r.GetRuntime()); err != nil {
+		return nil, err
+	}
+	system, err := s.image(r.GetImage())
+	if err != nil {
 		return nil, err
 	}
 	texts, err := policyTexts(r)
@@ -56,7 +60,7 @@ func compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay)
 	if bounded {
 		texts = append(texts, bound)
 	}
-	m := sandbox.New(sandbox.Config{Policy: texts, Overrides: overrides(r), Environ: environ, Home: home, Place: over})
+	m := sandbox.New(sandbox.Config{Policy: texts, Overrides: overrides(r), Environ: environ, Home: home, Place: over, Image: system})
 	if err := m.Initialize(); err != nil {
 		return nil, problem.New(connect.CodeInvalidArgument, "invalid_policy", err, problem.Remedy("correct the policy"))
 	}

@@ -54,12 +54,15 @@ func (s *Server) sandboxTree(ctx context.Context, id string) (*os.File, func(), 
 	return s.hang(&v.tree, v.name, 0)
 }
 
-// asNative is a stored sandbox as the runtime that is always there has it: nothing runs in
-// a view, and where others refuse a policy it holds it.
+// asNative is a stored sandbox as the runtime and the system that are always there have it:
+// nothing runs in a view, and where others refuse a policy it holds it.
 func asNative(k *kept) *kept {
 	n := *k
 	n.request = proto.CloneOf(k.request)
 	n.request.Runtime = spec.RuntimeNative
+	if k.request.GetImage() != "" {
+		n.request.Source = nil
+	}
 	return &n
 }
 
@@ -170,7 +173,7 @@ func (s *Server) viewSpec(v *view, compiled func() (*spec.Spec, error)) (*spec.S
 	if err != nil {
 		return nil, err
 	}
-	sp, err := compile(&baileyv1.CreateSandboxRequest{}, true, over)
+	sp, err := s.compile(&baileyv1.CreateSandboxRequest{}, true, over)
 	return unreached(sp), err
 }
 

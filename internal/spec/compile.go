@@ -41,7 +41,7 @@ func Compile(p policy.Policy, f Facts, cmd Command) (*Spec, error) {
 		c.facts = newLookups(c.rooted)
 	}
 	if p.Image != nil && cmd.Image == nil {
-		c.refuse("image", *p.Image, "only single commands run in an image, and only on Linux", "use a policy without it")
+		c.refuse("image", *p.Image, "only commands that bailey itself runs can have one by their policy, and only on Linux", "use a policy without it")
 	}
 	c.spec.Identity = Identity{UID: c.host.UID, GID: c.host.GID, Full: c.host.UID == 0}
 	c.network()

@@ -76,7 +76,7 @@ var fixes = []struct {
 		func(t *trial) { t.command.Image.WorkingDir = "/home/u/p" },
 	},
 	{
-		"image debian:12: only single commands run in an image, and only on Linux; use a policy without it",
+		"image debian:12: only commands that bailey itself runs can have one by their policy, and only on Linux; use a policy without it",
 		func(t *trial) { t.policy.Image = new("debian:12") },
 		func(t *trial) { t.policy.Image = nil },
 	},

@@ -272,5 +272,8 @@ func (s *Spec) Box() *Spec {
 	box.Argv, box.Exec, box.Env, box.Dir = nil, nil, nil, ""
 	box.TimeoutMillis = 0
 	box.Warnings, box.DroppedEnv, box.OmittedEnv = nil, nil, nil
+	if s.Image != nil {
+		box.Image = &Image{Name: s.Image.Name, ID: s.Image.ID, Dir: s.Image.Dir}
+	}
 	return &box
 }

@@ -691,7 +691,8 @@ type CreateSandboxRequest_CodebaseId struct {
 }
 
 type CreateSandboxRequest_Image struct {
-	// image is an OCI image that becomes the root file system.
+	// image is an OCI image that becomes the root file system: a reference or an ID
+	// of one that the server has.
 	Image string `protobuf:"bytes,5,opt,name=image,proto3,oneof"`
 }
 

@@ -115,19 +115,20 @@ func describeChanges(c *change.Comparison, list []change.Change, patch bool) (*b
 // patchable refuses a patch that the server would have to hold as a whole, and
 // should not.
 func patchable(list []change.Change) error {
-	var size int64
+	left := int64(mostPatched) // sizes can be such that their sum is no number
 	for i := range list {
 		for _, e := range []*change.Entry{list[i].Old, list[i].New} {
-			if e != nil {
-				size += e.Size
+			if e == nil {
+				continue
 			}
+			if e.Size > left {
+				return problem.New(connect.CodeResourceExhausted, "too_large", fmt.Errorf("a patch of files of more than %d bytes is more than one answer holds", mostPatched),
+					problem.Remedy("ask for some of the paths, or take a snapshot and export it"))
+			}
+			left -= e.Size
 		}
 	}
-	if size <= mostPatched {
-		return nil
-	}
-	return problem.New(connect.CodeResourceExhausted, "too_large", fmt.Errorf("a patch of files of %d bytes is more than one answer holds", size),
-		problem.Remedy("ask for some of the paths, or take a snapshot and export it"))
+	return nil
 }
 
 var changeKinds = map[change.Kind]baileyv1.ChangeKind{

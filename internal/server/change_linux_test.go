@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
+	"github.com/bailey-sandbox/bailey/internal/workspace/change"
 )
 
 // admin is ann with all scopes.
@@ -51,6 +53,23 @@ func (s *site) fillCodebase(id string, files map[string]string) {
 func (s *site) createFrom(codebase string) string {
 	s.t.Helper()
 	return s.create(&baileyv1.CreateSandboxRequest{Source: &baileyv1.CreateSandboxRequest_CodebaseId{CodebaseId: codebase}})
+}
+
+// TestPatchesOfManyLargeFilesAreRefused also where their sizes add up to less than
+// nothing.
+func TestPatchesOfManyLargeFilesAreRefused(t *testing.T) {
+	for _, test := range []struct {
+		sizes []int64
+		want  bool
+	}{{[]int64{mostPatched}, false}, {[]int64{mostPatched, 1}, true}, {[]int64{math.MaxInt64, math.MaxInt64}, true}} {
+		var list []change.Change
+		for _, n := range test.sizes {
+			list = append(list, change.Change{Kind: change.Added, New: &change.Entry{Type: change.File, Size: n}})
+		}
+		if err := patchable(list); (err != nil) != test.want {
+			t.Errorf("%v: got %v", test.sizes, err)
+		}
+	}
 }
 
 // changes are those of a sandbox, a line each.

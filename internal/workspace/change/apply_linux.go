@@ -225,6 +225,32 @@ func attrsOf(r root, name string) ([]tree.Attr, error) {
 	return tree.Attrs(fd, tree.Kept)
 }
 
+// version is one side of a change, to be merged.
+type version struct {
+	of     *Comparison
+	change *Change
+	side   *Entry
+}
+
+const notText = ", and is not text that could be merged"
+
+// readTexts reads versions of a text. Where they cannot be merged it says why.
+func readTexts(list ...version) (texts [][]byte, not string, err error) {
+	for _, v := range list {
+		data, err := v.of.read(v.change, v.side, maxText)
+		switch {
+		case errors.Is(err, errLarge):
+			return nil, ", and is too large to be merged", nil
+		case err != nil:
+			return nil, "", err
+		case !isText(data):
+			return nil, notText, nil
+		}
+		texts = append(texts, data)
+	}
+	return texts, "", nil
+}
+
 // merge puts the workspace's change and that of others together.
 func (a *applying) merge(w *wish, c *Change, why string) error {
 	clash := func(more string) {
@@ -238,19 +264,18 @@ func (a *applying) merge(w *wish, c *Change, why string) error {
 		clash(", and there is no common version to merge from")
 		return nil
 	}
-	ours, err := a.read(c, c.New)
+	texts, not, err := readTexts(version{a.Comparison, c, c.New}, version{a.Comparison, c, c.Old})
 	if err != nil {
 		return err
 	}
-	theirs, err := a.read(c, c.Old)
-	if err != nil {
-		return err
+	if not == "" && !isText(old) {
+		not = notText
 	}
-	if !isText(old) || !isText(ours) || !isText(theirs) {
-		clash(", and is not text that could be merged")
+	if not != "" {
+		clash(not)
 		return nil
 	}
-	merged, conflict := Merge(old, ours, theirs)
+	merged, conflict := Merge(old, texts[0], texts[1])
 	if conflict && a.options.Merge != Markers {
 		clash(" in the same lines")
 		return nil

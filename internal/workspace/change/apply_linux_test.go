@@ -180,20 +180,22 @@ func TestInterruptedRunsAreAppliedByTime(t *testing.T) {
 
 func TestMergeKeepsBothChanges(t *testing.T) {
 	const text = "1\n2\n3\n4\n5\n"
-	b := newBench(t, "a="+text, "clash="+text, "bin=\x001")
+	b := newBench(t, "a="+text, "clash="+text, "bin=\x001", "giant="+text)
 	b.write("a=one\n2\n3\n4\n5\n", "clash=x\n2\n3\n4\n5\n", "bin=\x002")
+	b.sparse(1<<43, b.Upper()+"/giant")
 	b.ran()
 	b.later("a=1\n2\n3\n4\nfive\n")
 	b.later("clash=y\n2\n3\n4\n5\n")
 	b.later("bin=\x003")
-	b.wantConflict(Options{Merge: Clean}, "bin was changed, and is not text that could be merged", "clash was changed in the same lines")
+	b.later("giant=1\n")
+	b.wantConflict(Options{Merge: Clean}, "bin was changed, and is not text that could be merged", "clash was changed in the same lines", "giant was changed, and is too large to be merged")
 	r := b.apply(Options{Merge: Markers, Paths: []string{"a", "clash"}})
 	if strings.Join(r.Merged, " ") != "a clash" || strings.Join(r.Marked, " ") != "clash" {
 		t.Errorf("merged %q, marked %q", r.Merged, r.Marked)
 	}
 	b.wantFile("a", "one\n2\n3\n4\nfive\n")
 	b.wantFile("clash", "<<<<<<< workspace\nx\n=======\ny\n>>>>>>> directory\n2\n3\n4\n5\n")
-	if got := listOf(b.changes().Changes); got != "M bin\n" {
+	if got := listOf(b.changes().Changes); got != "M bin\nM giant\n" {
 		t.Errorf("left to apply: %q", got)
 	}
 	if _, err := Undo(b.Delta); err != nil {

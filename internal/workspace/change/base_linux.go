@@ -3,7 +3,6 @@ package change
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,7 +38,8 @@ type baseEntry struct {
 	Settled *Print `json:",omitempty"`
 }
 
-const maxSaved = 4 << 20
+// maxSaved is the size up to which a file is copied to be merged with.
+const maxSaved = maxText
 
 func loadBase(d *delta.Delta) (*base, error) {
 	b := &base{dir: d.Dir() + "/base", entries: make(map[string]*baseEntry)}
@@ -169,7 +169,7 @@ func (b *base) content(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(f)
+	return readUpTo(f, maxSaved)
 }
 
 // StackOf says what of a workspace is compared with what: with the directory of

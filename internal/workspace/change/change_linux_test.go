@@ -306,6 +306,53 @@ func TestPatchLeavesRepositoriesOut(t *testing.T) {
 	}
 }
 
+// sparse makes files that take no room on the disk.
+func (b *bench) sparse(size int64, files ...string) {
+	b.t.Helper()
+	for _, name := range files {
+		f, err := os.Create(name)
+		b.must(err)
+		b.must(f.Truncate(size))
+		b.must(f.Close())
+	}
+}
+
+// TestSizeDoesNotMatter: a command makes files of any size for nothing, and who
+// looks at them does not read them.
+func TestSizeDoesNotMatter(t *testing.T) {
+	const most = 1 << 43
+	b := newBench(t)
+	b.sparse(most, b.source+"/same", b.source+"/end", b.source+"/mode", b.Upper()+"/same", b.Upper()+"/end", b.Upper()+"/mode", b.Upper()+"/giant")
+	b.must(os.Chmod(b.Upper()+"/mode", 0o755))
+	f, err := os.OpenFile(b.Upper()+"/end", os.O_WRONLY, 0)
+	b.must(err)
+	defer f.Close()
+	_, err = f.WriteAt([]byte("x"), most-1)
+	b.must(err)
+	c := b.changes()
+	if got, want := listOf(c.Changes), "M end\nA giant\nm mode 0644 -> 0755\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	var shown bytes.Buffer
+	b.must(c.WriteUnified(&shown, c.Changes, false))
+	if got, want := shown.String(), "added giant\n  too large to be shown line by line\n"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	var patch bytes.Buffer
+	err = c.WritePatch(&patch, c.Changes)
+	if err == nil || !strings.Contains(err.Error(), "end has more than 64 MiB") || patch.Len() > 0 {
+		t.Errorf("got %v and %d bytes", err, patch.Len())
+	}
+	b.must(c.WritePatch(&patch, Select(c.Changes, []string{"mode"})))
+	if got, want := patch.String(), "diff --git a/mode b/mode\nold mode 100644\nnew mode 100755\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	b.apply(Options{Paths: []string{"giant"}})
+	if info, err := os.Stat(b.source + "/giant"); err != nil || info.Size() != most {
+		t.Errorf("got %v, %v", info, err)
+	}
+}
+
 func TestTextOnATerminalIsHarmless(t *testing.T) {
 	b := newBench(t, "a=plain\n")
 	b.write("a=\x1b[2Jclear\n", "n\x1b]0;x=\x9bm\n")

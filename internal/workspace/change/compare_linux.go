@@ -384,7 +384,7 @@ func differFiles(name string, t, b *found) (Kind, error) {
 		return unreadable(err)
 	}
 	defer old.Close()
-	if same, err := sameContent(now, old); err != nil || !same {
+	if same, err := sameContent(now, old, t.st.Size); err != nil || !same {
 		return Changed, err
 	}
 	return differMeta(t, b, level{{fd: int(now.Fd())}}, level{{fd: int(old.Fd())}})
@@ -419,24 +419,44 @@ func differMeta(t, b *found, now, old level) (Kind, error) {
 	return Mode, nil
 }
 
-func sameContent(a, b io.Reader) (bool, error) {
+// sameContent compares two files of one size. Where both have a hole it reads
+// nothing: holes can be longer than anybody waits for.
+func sameContent(a, b *os.File, size int64) (bool, error) {
 	x, y := make([]byte, 64<<10), make([]byte, 64<<10)
-	for {
-		n, err := io.ReadFull(a, x)
-		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+	for at := int64(0); at < size; {
+		if at = min(nextData(a, at, size), nextData(b, at, size)); at == size {
+			break
+		}
+		n, err := a.ReadAt(x, at)
+		if err != nil && err != io.EOF {
 			return false, err
 		}
-		m, last := io.ReadFull(b, y)
-		if last != nil && last != io.EOF && last != io.ErrUnexpectedEOF {
-			return false, last
+		m, err := b.ReadAt(y, at)
+		if err != nil && err != io.EOF {
+			return false, err
 		}
 		if !bytes.Equal(x[:n], y[:m]) {
 			return false, nil
 		}
-		if err != nil || last != nil {
-			return (err != nil) == (last != nil), nil
+		if n == 0 {
+			break // both became shorter
 		}
+		at += int64(n)
 	}
+	return true, nil
+}
+
+// nextData is where the next byte of a file is that is in no hole, from a place
+// on; its size if there is none.
+func nextData(f *os.File, at, size int64) int64 {
+	data, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
+	switch {
+	case err == unix.ENXIO:
+		return size
+	case err != nil:
+		return at // the file system does not know of holes
+	}
+	return min(data, size)
 }
 
 func join(dir, name string) string {
@@ -455,16 +475,34 @@ func (c *Comparison) Open(ch *Change, e *Entry) (*os.File, error) {
 	return side[e.layer].open(ch.Path)
 }
 
-// read reads the content of one side of a change.
-func (c *Comparison) read(ch *Change, e *Entry) ([]byte, error) {
+// read reads the content of one side of a change, if it is not larger than most.
+// What a command made can have any size, and take no room on the disk.
+func (c *Comparison) read(ch *Change, e *Entry, most int64) ([]byte, error) {
 	f, err := c.Open(ch, e)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(f)
+	data, err := readUpTo(f, most)
 	if err != nil {
 		return nil, failed("read", ch.Path, err)
 	}
 	return data, nil
+}
+
+// readUpTo reads a file that is not larger than most. The others it does not begin
+// to read; one that grows meanwhile it leaves off.
+func readUpTo(f *os.File, most int64) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > most {
+		return nil, errLarge
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = errLarge
+	}
+	return data, err
 }

@@ -158,7 +158,7 @@ func (l *layering) same(c, o *Change) (bool, error) {
 		return false, err
 	}
 	defer theirs.Close()
-	return sameContent(ours, theirs)
+	return sameContent(ours, theirs, c.New.Size)
 }
 
 // merge puts two changes of a text together, if it can, and says why not.
@@ -167,25 +167,14 @@ func (l *layering) merge(w *wish, c *Change, why string) (string, error) {
 	if l.mode == Refuse || o == nil || c.Kind != Changed || o.Kind != Changed {
 		return why, nil
 	}
-	if max(c.Old.Size, c.New.Size, o.New.Size) > maxText {
-		return why + ", and is too large to be merged", nil
-	}
-	old, err := l.read(c, c.Old)
+	texts, not, err := readTexts(version{l.Comparison, c, c.Old}, version{l.Comparison, c, c.New}, version{l.theirs, o, o.New})
 	if err != nil {
 		return "", err
 	}
-	ours, err := l.read(c, c.New)
-	if err != nil {
-		return "", err
+	if not != "" {
+		return why + not, nil
 	}
-	theirs, err := l.theirs.read(o, o.New)
-	if err != nil {
-		return "", err
-	}
-	if !isText(old) || !isText(ours) || !isText(theirs) {
-		return why + ", and is not text that could be merged", nil
-	}
-	merged, conflict := Merge(old, ours, theirs)
+	merged, conflict := Merge(texts[0], texts[1], texts[2])
 	if conflict && l.mode != Markers {
 		return why + " in the same lines", nil
 	}

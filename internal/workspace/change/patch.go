@@ -5,31 +5,56 @@ import (
 	"compress/zlib"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
-// writePatch writes a patch. Removals stand first, so that a file can take the
-// place of a directory.
-func writePatch(w io.Writer, from opener, list []Change) error {
-	sorted := slices.Clone(list)
+// maxPatched is the size up to which a file can be part of a patch, which has all
+// of it in one piece.
+const maxPatched = 64 << 20
+
+// writePatch writes a patch, the part of each file as show makes it. Removals stand
+// first, so that a file can take the place of a directory. Nothing is written where
+// a file is too large.
+func writePatch(w io.Writer, from opener, list []Change, show func([]byte) []byte) error {
+	sorted := slices.DeleteFunc(slices.Clone(list), func(c Change) bool { return inGit(c.Path) })
 	slices.SortStableFunc(sorted, func(a, b Change) int { return rank(&a) - rank(&b) })
 	for i := range sorted {
-		if inGit(sorted[i].Path) {
-			continue
+		if err := patchable(&sorted[i]); err != nil {
+			return err
 		}
+	}
+	for i := range sorted {
 		text, err := patch(from, &sorted[i])
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(text); err != nil {
+		if _, err := w.Write(show(text)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// patchable refuses a file that is too large for a patch.
+func patchable(c *Change) error {
+	for _, e := range []*Entry{c.Old, c.New} {
+		if e != nil && e.Type == File && c.Kind != Mode && e.Size > maxPatched {
+			return tooLarge(c)
+		}
+	}
+	return nil
+}
+
+func tooLarge(c *Change) error {
+	return fmt.Errorf("%s has more than %d MiB, which is too large for a patch; name the paths that shall be in it, or carry everything over with apply",
+		plain.Word(c.Path), maxPatched>>20)
 }
 
 func rank(c *Change) int {
@@ -40,11 +65,10 @@ func rank(c *Change) int {
 }
 
 func patch(from opener, c *Change) ([]byte, error) {
-	old, err := sideOf(from, c, c.Old)
-	if err != nil {
-		return nil, err
+	old, now, err := sidesOf(from, c, maxPatched)
+	if errors.Is(err, errLarge) {
+		return nil, tooLarge(c)
 	}
-	now, err := sideOf(from, c, c.New)
 	if err != nil {
 		return nil, err
 	}

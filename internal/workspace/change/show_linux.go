@@ -1,9 +1,6 @@
 package change
 
-import (
-	"bytes"
-	"io"
-)
+import "io"
 
 // WriteUnified writes the changes for people, text line by line. Where the reader
 // is a terminal nothing in it can drive it.
@@ -25,17 +22,13 @@ func (c *Comparison) WriteUnified(w io.Writer, list []Change, terminal bool) err
 
 // WritePatch writes the changes as a patch that git apply takes. What git does not
 // keep is left out: directories, pipes, modes but for the right to execute, and
-// what is in a repository itself.
+// what is in a repository itself. Files of more than 64 MiB are refused before
+// anything is written.
 func (c *Comparison) WritePatch(w io.Writer, list []Change) error {
-	return writePatch(w, c, list)
+	return writePatch(w, c, list, func(text []byte) []byte { return text })
 }
 
 // WriteSafePatch is WritePatch for a terminal, which nothing in it can drive.
 func (c *Comparison) WriteSafePatch(w io.Writer, list []Change) error {
-	var b bytes.Buffer
-	if err := writePatch(&b, c, list); err != nil {
-		return err
-	}
-	_, err := w.Write(harmless(b.Bytes()))
-	return err
+	return writePatch(w, c, list, harmless)
 }

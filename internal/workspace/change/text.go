@@ -2,6 +2,7 @@ package change
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -28,18 +29,32 @@ type side struct {
 
 func (s *side) isText() bool { return isText(s.data) }
 
-// isText takes a file for text as git does: no NUL byte at its beginning.
+// isText takes a file for text as git does: no NUL byte at its beginning, and not
+// too large.
 func isText(data []byte) bool {
 	return len(data) <= maxText && bytes.IndexByte(data[:min(len(data), sniffed)], 0) < 0
 }
 
-// opener reads the content of one side of a change.
+// opener reads the content of one side of a change, which fails with errLarge
+// where that is larger than most.
 type opener interface {
-	read(c *Change, e *Entry) ([]byte, error)
+	read(c *Change, e *Entry, most int64) ([]byte, error)
 }
 
-// sideOf reads one side. Of directories, pipes and sockets git knows nothing.
-func sideOf(from opener, c *Change, e *Entry) (s side, err error) {
+// errLarge is the error of reading a file that is larger than the reader takes.
+var errLarge = errors.New("too large")
+
+// sidesOf reads both sides.
+func sidesOf(from opener, c *Change, most int64) (old, now side, err error) {
+	if old, err = sideOf(from, c, c.Old, most); err == nil {
+		now, err = sideOf(from, c, c.New, most)
+	}
+	return old, now, err
+}
+
+// sideOf reads one side. Of directories, pipes and sockets git knows nothing, and
+// where only the mode differs the content does not matter.
+func sideOf(from opener, c *Change, e *Entry, most int64) (s side, err error) {
 	if e == nil {
 		return s, nil
 	}
@@ -49,7 +64,9 @@ func sideOf(from opener, c *Change, e *Entry) (s side, err error) {
 		if e.Mode&0o100 != 0 {
 			s.mode = "100755"
 		}
-		s.data, err = from.read(c, e)
+		if c.Kind != Mode {
+			s.data, err = from.read(c, e, most)
+		}
 	case Link:
 		s.mode, s.data = "120000", []byte(e.Target)
 	}
@@ -93,11 +110,11 @@ func unified(from opener, c *Change) ([]byte, error) {
 	if inGit(c.Path) || c.Kind == Mode || isHollow(c.Old) && isHollow(c.New) {
 		return head.Bytes(), nil
 	}
-	old, err := sideOf(from, c, c.Old)
-	if err != nil {
-		return nil, err
+	old, now, err := sidesOf(from, c, maxText)
+	if errors.Is(err, errLarge) {
+		head.WriteString("  too large to be shown line by line\n")
+		return head.Bytes(), nil
 	}
-	now, err := sideOf(from, c, c.New)
 	if err != nil {
 		return nil, err
 	}

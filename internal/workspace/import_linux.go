@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -25,7 +26,7 @@ type ImportOptions struct {
 
 	// Of directories.
 	GitIgnore bool                   // leave out what git would ignore
-	Left      func(path, why string) // told of what cannot be imported
+	Left      func(path, why string) // told of what cannot be imported: sockets, the store
 
 	// Of archives.
 	Form   archive.Form
@@ -33,7 +34,8 @@ type ImportOptions struct {
 }
 
 // ImportDirectory makes a codebase of a directory. Where the file system can, the
-// files share their blocks with those of the directory.
+// files share their blocks with those of the directory. The store itself is left
+// out where the directory holds it.
 func (s *Store) ImportDirectory(dir string, o ImportOptions) (Codebase, error) {
 	from, err := os.Open(dir)
 	if err != nil {
@@ -45,15 +47,50 @@ func (s *Store) ImportDirectory(dir string, o ImportOptions) (Codebase, error) {
 	}
 	return s.importLayer(o, func(b *building) error {
 		options := tree.CopyOptions{Left: o.Left, Progress: b.count(o.Progress)}
+		skip, err := b.apart(from, o.Left)
+		if err != nil {
+			return err
+		}
+		options.Skip = skip
 		if o.GitIgnore {
 			ignored, err := newIgnored(dir)
 			if err != nil {
 				return err
 			}
-			options.Skip = ignored.skip
+			options.Skip = func(n *tree.Node) bool { return skip(n) || ignored.skip(n) }
 		}
 		return tree.Copy(b.root, from, options)
 	})
+}
+
+// apart leaves the store out of a directory that holds it: copied into itself it
+// would have no end. What lies in the store around the copy is refused.
+func (b *building) apart(from *os.File, left func(path, why string)) (skip func(*tree.Node) bool, err error) {
+	type identity struct{ dev, ino uint64 } // whatever path leads there
+	var st unix.Stat_t
+	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: from.Name(), Err: err}
+	}
+	source := identity{st.Dev, st.Ino}
+	var around []identity
+	for _, dir := range []string{b.store.Dir(), b.store.Dir() + "/tmp", b.scratch.Path()} {
+		if err := unix.Stat(dir, &st); err != nil {
+			return nil, &os.PathError{Op: "stat", Path: dir, Err: err}
+		}
+		around = append(around, identity{st.Dev, st.Ino})
+	}
+	if slices.Contains(around, source) {
+		return nil, fmt.Errorf("%s: codebases are kept there, in %s; import another directory", from.Name(), b.store.Dir())
+	}
+	return func(n *tree.Node) bool {
+		if !n.IsDir() || !slices.Contains(around, identity{n.Stat.Dev, n.Stat.Ino}) {
+			return false
+		}
+		if left != nil {
+			left(n.Path, "where codebases are kept")
+		}
+		return true
+	}, nil
 }
 
 // ImportArchive makes a codebase of a tar archive, which may be compressed.

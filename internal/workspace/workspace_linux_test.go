@@ -134,6 +134,33 @@ func TestImportedCodebaseIsTheDirectory(t *testing.T) {
 	}
 }
 
+// TestStoreIsLeftOutOfWhatHoldsIt: it would be copied into itself without an end.
+func TestStoreIsLeftOutOfWhatHoldsIt(t *testing.T) {
+	testenv.Requires(t, testenv.Program("git"))
+	dir := project(t, "a/b", "c")
+	want := shown(t, dir)
+	s, err := Open(delta.At(dir + "/a/store"))
+	must(t, err)
+	var left string
+	for _, ignore := range []bool{false, true} {
+		c, err := s.ImportDirectory(dir, ImportOptions{
+			Name: fmt.Sprint("ignore-", ignore), GitIgnore: ignore, Left: func(path, why string) { left += path + " is " + why + "\n" },
+		})
+		must(t, err)
+		if got := shown(t, s.LayerTree(c.Layers[0])); got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	}
+	if want := strings.Repeat("a/store is where codebases are kept\n", 2); left != want {
+		t.Errorf("left out: %q, want %q", left, want)
+	}
+	for _, own := range []string{s.Dir(), s.Dir() + "/tmp"} {
+		if _, err := s.ImportDirectory(own, ImportOptions{Name: "own"}); err == nil || !strings.Contains(err.Error(), "codebases are kept there") {
+			t.Errorf("%s: got %v", own, err)
+		}
+	}
+}
+
 func TestIdenticalLayersAreStoredOnce(t *testing.T) {
 	s, dir := newStore(t), project(t, "a")
 	first, second := imported(t, s, "one", dir), imported(t, s, "two", dir)

@@ -29,6 +29,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(cloneStore); dir != "" {
+		os.Exit(cloneInto(dir, os.Args[1], os.Args[2]))
+	}
 	if dir := os.Getenv(crashStore); dir != "" {
 		os.Exit(crash(dir))
 	}

@@ -11,8 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/bailey-sandbox/bailey/internal/workspace/archive"
 )
@@ -26,7 +28,14 @@ func (s *Store) ImportGit(bailey, repository, revision string, o ImportOptions) 
 	if err != nil {
 		return Codebase{}, err
 	}
-	defer os.RemoveAll(g.dir)
+	scratch, err := s.Scratch("git")
+	if err != nil {
+		return Codebase{}, err
+	}
+	defer func() { _ = scratch.Discard() }() // or the next Sweep
+	if err := g.furnish(scratch.Path() + "/git"); err != nil {
+		return Codebase{}, err
+	}
 	if err := g.clone(); err != nil {
 		return Codebase{}, err
 	}
@@ -74,17 +83,18 @@ func newGitSource(bailey, repository string) (*gitSource, error) {
 		}
 		g.grant = map[string]any{"filesystem": map[string]any{"allowRead": []string{g.repository}}}
 	}
-	g.dir, err = os.MkdirTemp("", "bailey-import-")
-	if err != nil {
-		return nil, err
+	return g, nil
+}
+
+// furnish makes the directory that git works in. It lies in one of the store's that
+// git does not see: nothing that git makes has a name there.
+func (g *gitSource) furnish(dir string) error {
+	g.dir = dir
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
 	}
 	// The repository may be somebody else's: that is what the sandbox is for.
-	err = os.WriteFile(g.dir+"/gitconfig", []byte("[safe]\n\tdirectory = *\n[tar]\n\tumask = 0022\n"), 0o600)
-	if err != nil {
-		_ = os.RemoveAll(g.dir)
-		return nil, err
-	}
-	return g, nil
+	return os.WriteFile(dir+"/gitconfig", []byte("[safe]\n\tdirectory = *\n[tar]\n\tumask = 0022\n"), 0o600)
 }
 
 // grantHost lets a sandbox reach one host. An address instead of a name says itself
@@ -160,8 +170,17 @@ func (g *gitSource) run(grant map[string]any, stdout io.Writer, args ...string) 
 	c.Stdout = stdout
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
-	if err := c.Run(); err != nil {
+	if err := runBound(c); err != nil {
 		return fmt.Errorf("git: %w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	return nil
+}
+
+// runBound runs a program that dies with this process, however that ends. The
+// kernel ties it to the thread that started it, which therefore stays.
+func runBound(c *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return c.Run()
 }

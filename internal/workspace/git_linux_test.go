@@ -1,6 +1,9 @@
 package workspace
 
 import (
+	"bytes"
+	"fmt"
+	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
@@ -8,8 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bailey-sandbox/bailey/internal/testenv"
+	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
 )
 
 // repository makes a repository with two commits, the first of which has a tag. It
@@ -89,6 +94,56 @@ func TestGitRepositoryIsImportedThroughTheGate(t *testing.T) {
 	for _, address := range []string{"ssh://example.com/x", "ext::sh -c id", "https://user:secret@example.com/x", t.TempDir() + "/missing"} {
 		if _, err := s.ImportGit(bailey, address, "", ImportOptions{Name: "none"}); err == nil {
 			t.Errorf("%s was imported", address)
+		}
+	}
+}
+
+// cloneStore has the test binary import a repository into a store.
+const cloneStore = "BAILEY_TEST_CLONE_STORE"
+
+func cloneInto(dir, bailey, address string) int {
+	s, err := Open(delta.At(dir))
+	if err == nil {
+		_, err = s.ImportGit(bailey, address, "", ImportOptions{Name: "one"})
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// The server never answers: the import is killed while git waits for it.
+func TestKilledGitImportLeavesNothing(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("git"))
+	s, temporary, bailey := newStore(t), t.TempDir(), testenv.Binary(t, "bailey")
+	asked, gone := make(chan bool, 1), make(chan bool, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- true
+		<-r.Context().Done()
+		gone <- true
+	}))
+	defer server.CloseClientConnections()
+	c := exec.Command(os.Args[0], bailey, server.URL+"/x.git")
+	c.Env = append(os.Environ(), cloneStore+"="+s.Dir(), "TMPDIR="+temporary)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	must(t, c.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	select {
+	case <-asked:
+	case err := <-ended:
+		t.Fatalf("it ended before it asked the server: %v\n%s", err, stderr.String())
+	}
+	must(t, c.Process.Kill())
+	<-ended
+	select {
+	case <-gone:
+	case <-time.After(20 * time.Second):
+		t.Error("git still waits for the server")
+	}
+	must(t, s.Sweep())
+	for _, dir := range []string{temporary, s.Dir() + "/tmp"} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", dir, left, err)
 		}
 	}
 }

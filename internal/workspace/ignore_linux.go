@@ -18,16 +18,17 @@ type ignored map[string]bool
 // newIgnored asks git. It is asked with a repository of our own, whose settings
 // name no program, and only reads the list of tracked files from the project's:
 // those are not ignored, whatever rules say.
-func newIgnored(dir string) (ignored, error) {
+func (s *Store) newIgnored(dir string) (ignored, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	scratch, err := os.MkdirTemp("", "bailey-git-")
+	place, err := s.Scratch("git")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { _ = place.Discard() }() // or the next Sweep
+	scratch := place.Path()
 	if _, err := git(nil, scratch, "init", "--quiet", "--bare", "--template=", scratch); err != nil {
 		return nil, err
 	}
@@ -62,13 +63,12 @@ func git(env []string, dir string, args ...string) ([]byte, error) {
 		}
 	}
 	c.Env = append(c.Env, env...)
-	var stderr bytes.Buffer
-	c.Stderr = &stderr
-	out, err := c.Output()
-	if err != nil {
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
+	if err := runBound(c); err != nil {
 		return nil, errors.Join(fmt.Errorf("git: %w", err), errors.New(strings.TrimSpace(stderr.String())))
 	}
-	return out, nil
+	return stdout.Bytes(), nil
 }
 
 func (i ignored) skip(n *tree.Node) bool {

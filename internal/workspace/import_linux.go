@@ -53,7 +53,7 @@ func (s *Store) ImportDirectory(dir string, o ImportOptions) (Codebase, error) {
 		}
 		options.Skip = skip
 		if o.GitIgnore {
-			ignored, err := newIgnored(dir)
+			ignored, err := s.newIgnored(dir)
 			if err != nil {
 				return err
 			}

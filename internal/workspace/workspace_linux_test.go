@@ -177,35 +177,6 @@ func TestIdenticalLayersAreStoredOnce(t *testing.T) {
 	}
 }
 
-func TestWhatGitIgnoresIsLeftOut(t *testing.T) {
-	testenv.Requires(t, testenv.Program("git"))
-	s, dir := newStore(t), project(t, "src/main.go", "build/out", "notes.tmp", "kept.tmp", "deep/a.log", "deep/keep/b.log")
-	write(t, dir+"/.gitignore", "/build/\n*.tmp\n*.log\n")
-	write(t, dir+"/deep/keep/.gitignore", "!b.log\n")
-	for _, args := range [][]string{{"init", "-q"}, {"add", "-f", "kept.tmp"}} {
-		c := exec.Command("git", args...)
-		c.Dir = dir
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v\n%s", args, err, out)
-		}
-	}
-	// A setting of the project that names a program must not be followed.
-	write(t, dir+"/.git/config", "[core]\n\tfsmonitor = touch "+dir+"/pwned\n")
-	c, err := s.ImportDirectory(dir, ImportOptions{Name: "one", GitIgnore: true})
-	must(t, err)
-	got := s.LayerTree(c.Layers[0])
-	for name, want := range map[string]bool{
-		"src/main.go": true, "build": false, "notes.tmp": false, "kept.tmp": true, "deep/a.log": false, "deep/keep/b.log": true, ".git/config": true,
-	} {
-		if _, err := os.Lstat(got + "/" + name); (err == nil) != want {
-			t.Errorf("%s: imported %v, want %v", name, err == nil, want)
-		}
-	}
-	if _, err := os.Lstat(dir + "/pwned"); err == nil {
-		t.Error("a program of the project's settings was run")
-	}
-}
-
 func TestSnapshotForkAndRollback(t *testing.T) {
 	s := newStore(t)
 	imported(t, s, "base", project(t, "a", "b"))

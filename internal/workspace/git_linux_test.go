@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bailey-sandbox/bailey/internal/testenv"
 	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
 )
@@ -115,15 +117,17 @@ func cloneInto(dir, bailey, address string) int {
 	return 1
 }
 
-// The server never answers: the import is killed while git waits for it.
+// The server never answers: the import is killed while git waits for it. Whatever it
+// has started becomes a child of the test's then, until it is dead.
 func TestKilledGitImportLeavesNothing(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("git"))
 	s, temporary, bailey := newStore(t), t.TempDir(), testenv.Binary(t, "bailey")
-	asked, gone := make(chan bool, 1), make(chan bool, 1)
+	must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	defer func() { must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)) }()
+	asked := make(chan bool, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked <- true
 		<-r.Context().Done()
-		gone <- true
 	}))
 	defer server.CloseClientConnections()
 	c := exec.Command(os.Args[0], bailey, server.URL+"/x.git")
@@ -140,10 +144,17 @@ func TestKilledGitImportLeavesNothing(t *testing.T) {
 	}
 	must(t, c.Process.Kill())
 	<-ended
-	select {
-	case <-gone:
-	case <-time.After(20 * time.Second):
+	late := time.AfterFunc(20*time.Second, func() {
 		t.Error("git still waits for the server")
+		server.CloseClientConnections()
+	})
+	var err error
+	for err == nil || err == unix.EINTR {
+		_, err = unix.Wait4(-1, nil, unix.WALL, nil)
+	}
+	late.Stop()
+	if err != unix.ECHILD {
+		t.Fatal(err)
 	}
 	must(t, s.Sweep())
 	for _, dir := range []string{temporary, s.Dir() + "/tmp"} {

@@ -212,6 +212,40 @@ func TestDryRunGoesWithItsOwner(t *testing.T) {
 	}
 }
 
+// A sandbox dies a moment after its owner that was killed.
+func TestSweepLeavesWhatIsStillWrittenToTheNext(t *testing.T) {
+	s, _ := store(t)
+	if err := s.Make(); err != nil {
+		t.Fatal(err)
+	}
+	dir := s.Dir() + "/tmp/left"
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		for range 50 {
+			_ = os.MkdirAll(dir+"/a/b/c", 0o700)
+			_ = os.RemoveAll(dir + "/a")
+		}
+	}()
+	for writing := true; writing; {
+		select {
+		case <-ended:
+			writing = false
+		default:
+		}
+		if err := s.Sweep(); err != nil {
+			<-ended
+			t.Fatal(err)
+		}
+	}
+	if err := s.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if left := names(t, s.Dir()+"/tmp"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
 func TestDirectoryThatHoldsTheWorkspacesIsRefused(t *testing.T) {
 	home := t.TempDir()
 	s := At(home + "/.local/share/bailey")

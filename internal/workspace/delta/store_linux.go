@@ -342,7 +342,11 @@ func sweepOne(tmp *os.File, name string) error {
 			return nil
 		}
 	}
-	return tree.Remove(tmp, name)
+	err = tree.Remove(tmp, name)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil // what dies with its killed owner is still at it: the next one sweeps
+	}
+	return err
 }
 
 // Scratch is a directory in which something is made before it is put in its

@@ -535,9 +535,17 @@ func TestWorkspaceVerbsSayWhatIsWrong(t *testing.T) {
 		{[]string{"apply", "w", "/etc/passwd"}, "/etc/passwd is not in " + b.dir},
 		{[]string{"undo", "w"}, "nothing was applied that could be undone"},
 		{[]string{"rollback", "w", "s9"}, "snapshot s9 of w"},
+		{[]string{"apply", "w", "f", "ff"}, "ff: there is no such path in workspace w; see: bailey ws diff --stat w"},
+		{[]string{"diff", "w", "sub/none"}, "sub/none: there is no such path in workspace w"},
+		{[]string{"diff", "w", "../f"}, "../f is not in " + b.dir},
+		{[]string{"apply", "--merge=all", "w"}, "--merge=all: there are only --merge and --merge=markers"},
+		{[]string{"list", "--stat"}, "bailey ws list takes no --stat; it goes with bailey ws diff"},
+		{[]string{"apply", "--oci", "w"}, "bailey ws apply takes no --oci; it goes with bailey ws export"},
+		{[]string{"diff", "--merge", "w"}, "bailey ws diff takes no --merge; it goes with bailey ws apply"},
 	} {
 		b.run(append([]string{"ws"}, test.args...)...).wantError(t, test.want)
 	}
+	b.run("ws", "diff", "w", "sub/b.txt").want(t, 0, "", "") // which is there, and the same
 	if r := b.run("ws", "list", "--json"); r.status != 0 || !strings.HasPrefix(r.stdout, `{"name":"w","state":"kept","changes":"+1 ~0 -0",`) {
 		t.Errorf("list: %q, %q", r.stdout, r.stderr)
 	}

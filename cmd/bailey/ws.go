@@ -6,15 +6,6 @@ import "slices"
 var workspaceWords = []string{"list", "diff", "apply", "undo", "discard", "snapshot", "snapshots", "fork", "rollback", "squash", "export"}
 
 func workspaceVerb() verb {
-	forward := func(name string) func(*request, string) error {
-		return func(r *request, v string) error {
-			if v != "" {
-				name += "=" + v
-			}
-			r.forward = append(r.forward, name)
-			return nil
-		}
-	}
 	return verb{
 		name: "ws", args: "list | diff|apply NAME [PATHS] | undo NAME | discard NAME… | snapshot|snapshots|squash NAME | fork NAME NEW [SNAPSHOT] | rollback NAME SNAPSHOT | export NAME [SNAPSHOT]",
 		text: "changes that were kept apart (see --overlay): look at them, apply them, undo that; snapshots and forks", words: workspaceWords, run: runWorkspaces,
@@ -25,6 +16,28 @@ func workspaceVerb() verb {
 			{"merge", "", optionalValue + "markers]", "with apply: merge texts that were changed meanwhile; with markers, also where both changed the same lines", hintNone, forward("--merge")},
 			{"oci", "", "", "with export: what differs, as a layer of a container image", hintNone, forward("--oci")},
 		},
+	}
+}
+
+// forward hands a flag on to the program that knows it.
+func forward(name string) func(*request, string) error {
+	return func(r *request, v string) error {
+		word := name
+		if v != "" {
+			word += "=" + v
+		}
+		r.forward = append(r.forward, word)
+		return nil
+	}
+}
+
+// forwardValue hands on a flag that means nothing without a value.
+func forwardValue(name string) func(*request, string) error {
+	return func(r *request, v string) error {
+		if v == "" {
+			return errEmpty
+		}
+		return forward(name)(r, v)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,28 @@ type codebases struct {
 	in       io.Reader
 	out, err io.Writer
 	flags    map[string]string
+	given    []string // the flags as people write them, without values
 }
+
+// codebaseFlags are those that the words after "codebase" take.
+var codebaseFlags = uses{
+	"import": {"--gitignore", "--git", "--revision", "--base", "--oci"},
+	"list":   {"--json"},
+	"export": {"--oci"},
+}
+
+// sourceFlags are those of import that each kind of source takes.
+var sourceFlags = map[string][]string{
+	fromGit:       {"--git", "--revision"},
+	fromArchive:   {"--base", "--oci"},
+	fromDirectory: {"--gitignore"},
+}
+
+const (
+	fromGit       = "a git repository"
+	fromArchive   = "an archive"
+	fromDirectory = "a directory"
+)
 
 // runCodebases does what the words after "codebase" ask for, and returns the exit
 // status.
@@ -41,6 +63,7 @@ func runCodebases(args []string, stdin io.Reader, stdout, stderr io.Writer) int 
 		if name, ok := strings.CutPrefix(a, "--"); ok {
 			name, value, _ := strings.Cut(name, "=")
 			c.flags[name] = value
+			c.given = append(c.given, "--"+name)
 		} else {
 			words = append(words, a)
 		}
@@ -75,6 +98,9 @@ func (c *codebases) run(words []string) error {
 	v, ok := verbs[words[0]]
 	if n := len(words) - 1; !ok || n < v.least || v.most >= 0 && n > v.most {
 		return usage
+	}
+	if err := codebaseFlags.fit("codebase", words[0], c.given); err != nil {
+		return err
 	}
 	home, _ := os.UserHomeDir() // Place says if it is missed
 	place, err := delta.Place(home)
@@ -116,6 +142,9 @@ func (c *codebases) importFrom(words []string) error {
 
 func (c *codebases) importSource(source string, o workspace.ImportOptions) (workspace.Codebase, error) {
 	if c.has("git") || strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://") {
+		if err := c.fitSource(source, fromGit); err != nil {
+			return workspace.Codebase{}, err
+		}
 		bailey := host.Beside("bailey")
 		if bailey == "" {
 			return workspace.Codebase{}, errors.New("the program bailey is missing beside baileyd; git runs in its sandboxes")
@@ -124,13 +153,16 @@ func (c *codebases) importSource(source string, o workspace.ImportOptions) (work
 	}
 	if source == "-" {
 		o.Source = "standard input"
-		return c.importArchive(c.in, o)
+		return c.importArchive(c.in, o.Source, o)
 	}
 	st, err := os.Stat(source)
 	if err != nil {
 		return workspace.Codebase{}, err
 	}
 	if st.IsDir() {
+		if err := c.fitSource(source, fromDirectory); err != nil {
+			return workspace.Codebase{}, err
+		}
 		return c.store.ImportDirectory(source, o)
 	}
 	f, err := os.Open(source)
@@ -141,10 +173,36 @@ func (c *codebases) importSource(source string, o workspace.ImportOptions) (work
 	if o.Source, err = filepath.Abs(source); err != nil {
 		return workspace.Codebase{}, err
 	}
-	return c.importArchive(f, o)
+	return c.importArchive(f, source, o)
 }
 
-func (c *codebases) importArchive(r io.Reader, o workspace.ImportOptions) (workspace.Codebase, error) {
+// fitSource refuses flags that are for sources of another kind.
+func (c *codebases) fitSource(source, kind string) error {
+	for _, flag := range c.given {
+		if slices.Contains(sourceFlags[kind], flag) {
+			continue
+		}
+		for other, flags := range sourceFlags {
+			if slices.Contains(flags, flag) {
+				return fmt.Errorf("%s is for the import of %s, and %s is taken for %s%s", flag, other, plain.Word(source), kind, hint(kind, other))
+			}
+		}
+	}
+	return nil
+}
+
+// hint says how a directory is taken for a repository.
+func hint(kind, other string) string {
+	if kind == fromDirectory && other == fromGit {
+		return "; with --git a commit of it is imported"
+	}
+	return ""
+}
+
+func (c *codebases) importArchive(r io.Reader, source string, o workspace.ImportOptions) (workspace.Codebase, error) {
+	if err := c.fitSource(source, fromArchive); err != nil {
+		return workspace.Codebase{}, err
+	}
 	if base := c.flags["base"]; base != "" {
 		return c.store.ImportLayer(r, base, o)
 	}

@@ -81,22 +81,36 @@ func TestWorkspaceStartsFromACodebase(t *testing.T) {
 
 func TestWrongWordsAboutCodebasesAreRefused(t *testing.T) {
 	t.Setenv(delta.Variable, t.TempDir()+"/data")
-	for _, args := range [][]string{
-		{},
-		{"eat"},
-		{"import", "one"},
-		{"remove"},
-		{"list", "x"},
-		{"import", "../x", "/"},
-		{"import", "one", "/does/not/exist"},
-		{"export", "missing"},
-		{"remove", "missing"},
-		{"start", "missing", "work"},
-		{"push", "missing", "file:///x"},
-		{"pull", "one", "nowhere"},
+	dir := t.TempDir()
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "usage: "},
+		{[]string{"eat"}, "usage: "},
+		{[]string{"import", "one"}, "usage: "},
+		{[]string{"remove"}, "usage: "},
+		{[]string{"list", "x"}, "usage: "},
+		{[]string{"import", "../x", "/"}, ": a name "},
+		{[]string{"import", "one", "/does/not/exist"}, "/does/not/exist: no such file"},
+		{[]string{"export", "missing"}, "missing: there is no such codebase"},
+		{[]string{"remove", "missing"}, "missing: there is no such codebase"},
+		{[]string{"start", "missing", "work"}, "missing: there is no such codebase"},
+		{[]string{"push", "missing", "file:///x"}, "missing: there is no such codebase"},
+		{[]string{"pull", "one", "nowhere"}, "nowhere"},
+		{[]string{"--json", "import", "one", dir}, "bailey codebase import takes no --json; it goes with bailey codebase list"},
+		{[]string{"--oci", "remove", "one"}, "bailey codebase remove takes no --oci; it goes with bailey codebase export and bailey codebase import"},
+		{[]string{"--revision=v1", "import", "one", dir}, "--revision is for the import of a git repository, and " + dir + " is taken for a directory; with --git a commit of it is imported"},
+		{[]string{"--base=missing", "import", "one", dir}, "--base is for the import of an archive, and " + dir + " is taken for a directory"},
+		{[]string{"--oci", "import", "one", dir}, "--oci is for the import of an archive, and "},
+		{[]string{"--revision=v1", "import", "one", "-"}, "--revision is for the import of a git repository, and 'standard input' is taken for an archive"},
+		{[]string{"--gitignore", "import", "one", "-"}, "--gitignore is for the import of a directory, and "},
+		{[]string{"--git", "--gitignore", "import", "one", dir}, "--gitignore is for the import of a directory, and " + dir + " is taken for a git repository"},
+		{[]string{"--base=x", "import", "one", "https://example.com/x"}, "--base is for the import of an archive, and https://example.com/x is taken for a git repository"},
 	} {
-		if _, err, status := codebase(t, "", args...); status != exitOwn || !strings.HasPrefix(err, "bailey: ") {
-			t.Errorf("codebase %q: status %d, %q", args, status, err)
+		out, err, status := codebase(t, "", test.args...)
+		if status != exitOwn || out != "" || !strings.HasPrefix(err, "bailey: ") || !strings.Contains(err, test.want) {
+			t.Errorf("codebase %q: status %d, %q, want %q", test.args, status, err, test.want)
 		}
 	}
 }

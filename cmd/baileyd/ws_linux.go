@@ -90,6 +90,17 @@ func (w *workspaces) verbs() map[string]wsVerb {
 	}
 }
 
+// workspaceFlags are those that the words after "ws" take. The last two words are for
+// Bailey itself.
+var workspaceFlags = uses{
+	"list":     {"--json"},
+	"diff":     {"--stat", "--patch", "--json"},
+	"apply":    {"--merge"},
+	"export":   {"--oci"},
+	"conclude": {"--quiet", "--named"},
+	"show":     {},
+}
+
 func (w *workspaces) run(words []string) error {
 	const usage = "usage: bailey ws list | diff NAME [PATHS] | apply NAME [PATHS] | undo NAME | discard NAME… | snapshot NAME | snapshots NAME | fork NAME NEW [SNAPSHOT] | rollback NAME SNAPSHOT | squash NAME | export NAME [SNAPSHOT]"
 	if len(words) == 0 {
@@ -98,6 +109,9 @@ func (w *workspaces) run(words []string) error {
 	v, ok := w.verbs()[words[0]]
 	if n := len(words) - 1; !ok || n < v.least || v.most >= 0 && n > v.most {
 		return errors.New(usage)
+	}
+	if err := workspaceFlags.fit("ws", words[0], w.flags); err != nil {
+		return err
 	}
 	return v.do(words[1:])
 }
@@ -150,10 +164,23 @@ func (w *workspaces) diff(args []string) error {
 	}
 	defer c.Close()
 	paths, err := w.paths(d, args[1:])
+	if err == nil {
+		err = w.known(d, c, paths)
+	}
 	if err != nil {
 		return err
 	}
 	return w.write(w.out, c, change.Select(c.Changes, paths))
+}
+
+// known refuses paths at which there is nothing, and was nothing: they are mistakes.
+func (w *workspaces) known(d *delta.Delta, c *change.Comparison, paths []string) error {
+	for _, path := range paths {
+		if !c.Knows(path) {
+			return fmt.Errorf("%s: there is no such path in workspace %s; see: bailey ws diff --stat %[2]s", plain.Word(path), d.Record.Name)
+		}
+	}
+	return nil
 }
 
 // write shows changes in the form that the flags ask for.
@@ -192,11 +219,11 @@ func (w *workspaces) paths(d *delta.Delta, args []string) ([]string, error) {
 		}
 		rel, err := filepath.Rel(d.Record.Target, abs)
 		outside := err != nil || rel == ".." || strings.HasPrefix(rel, "../")
-		if outside && filepath.IsAbs(arg) {
-			return nil, fmt.Errorf("%s is not in %s", plain.Word(arg), plain.Word(d.Record.Target))
-		}
 		if outside {
 			rel = filepath.Clean(arg)
+		}
+		if !filepath.IsLocal(rel) {
+			return nil, fmt.Errorf("%s is not in %s", plain.Word(arg), plain.Word(d.Record.Target))
 		}
 		out = append(out, rel)
 	}
@@ -214,13 +241,35 @@ func (w *workspaces) apply(args []string) error {
 		return err
 	}
 	o := change.Options{Paths: paths}
-	switch {
-	case w.has("--merge=markers"):
-		o.Merge = change.Markers
-	case w.has("--merge"):
-		o.Merge = change.Clean
+	if o.Merge, err = w.mergeMode(); err != nil {
+		return err
+	}
+	if len(paths) > 0 {
+		c, err := change.Of(d)
+		if err != nil {
+			return err
+		}
+		err = w.known(d, c, paths)
+		c.Close()
+		if err != nil {
+			return err
+		}
 	}
 	return w.applyTo(d, o)
+}
+
+func (w *workspaces) mergeMode() (mode change.MergeMode, err error) {
+	for _, flag := range w.flags {
+		switch value, _ := strings.CutPrefix(flag, "--merge"); value {
+		case "":
+			mode = max(mode, change.Clean)
+		case "=markers":
+			mode = change.Markers
+		default:
+			return mode, fmt.Errorf("%s: there are only --merge and --merge=markers", plain.Word(flag))
+		}
+	}
+	return mode, nil
 }
 
 // applyTo applies, and says what was done.

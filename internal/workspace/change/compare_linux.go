@@ -50,6 +50,15 @@ func Compare(s Stack) (*Comparison, error) {
 	return c, nil
 }
 
+// Knows says whether there is anything at a path, on either side, or was in a layer
+// between. Where it cannot be seen, there may be.
+func (c *Comparison) Knows(path string) bool {
+	return slices.ContainsFunc(slices.Concat(c.tops, c.bottoms), func(r root) bool {
+		_, found, err := r.lstat(path)
+		return found || err != nil
+	})
+}
+
 // Close closes the directories.
 func (c *Comparison) Close() { closeAll(slices.Concat(c.tops, c.bottoms)) }
 

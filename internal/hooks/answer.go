@@ -10,8 +10,6 @@ import (
 type Caller struct {
 	Self   string // the bailey executable
 	Inside bool   // the agent itself runs in a sandbox already
-	// Named says whether "bailey" in the agent's shell is this program.
-	Named bool
 }
 
 // A Refusal is an answer by which the command is not run. Its text is for the
@@ -117,10 +115,12 @@ func (c Caller) permit(command string) error {
 }
 
 // isWrapped says whether a command is what wrap returns, to the letter: with a
-// flag more it could be granted more.
+// flag more it could be granted more. The bare word "bailey" is not enough,
+// whatever it means here: the agent's terminal may look in a directory of the
+// project first, .venv/bin for one, and a sandbox can put a program there.
 func (c Caller) isWrapped(command string) bool {
 	program, line, ok := strings.Cut(strings.TrimSpace(command), " -c ")
-	if !ok || program != quote(c.Self) && (program != "bailey" || !c.Named) {
+	if !ok || program != quote(c.Self) {
 		return false
 	}
 	inner, ok := unquote(line)

@@ -59,30 +59,31 @@ func TestTheWrappedCommandIsOneWord(t *testing.T) {
 }
 
 func TestOnlyTheExactFormCountsAsWrapped(t *testing.T) {
-	c := Caller{Self: self, Named: true}
+	c := Caller{Self: self}
+	own := quote(self)
 	for command, want := range map[string]bool{
 		c.wrap("ls; it's"):                true,
-		"bailey -c 'ls'":                  true,
+		own + " -c 'ls'":                  true,
+		self + " -c 'ls'":                 false,
+		"bailey -c 'ls'":                  false,
+		"'bailey' -c 'ls'":                false,
 		"ls":                              false,
-		"bailey -- ls":                    false,
-		"bailey -c ls":                    false,
-		"bailey --allow-network -c 'ls'":  false,
-		"bailey -c 'ls' ; ls":             false,
-		"bailey -c 'ls'; ls 'x'":          false,
-		"bailey -c 'ls' 'x'":              false,
-		"bailey -c 'ls'\nls 'x'":          false,
-		"x=1 bailey -c 'ls'":              false,
+		own + " -- ls":                    false,
+		own + " -c ls":                    false,
+		own + " --allow-network -c 'ls'":  false,
+		own + " -c 'ls' ; ls":             false,
+		own + " -c 'ls'; ls 'x'":          false,
+		own + " -c 'ls' 'x'":              false,
+		own + " -c 'ls'\nls 'x'":          false,
+		"x=1 " + own + " -c 'ls'":         false,
 		"'/tmp/bailey' -c 'ls'":           false,
-		"bailey -c '":                     false,
-		"bailey -c 'a'\\'' ; ls '\\''b'":  true,
-		"bailey -c 'a'\\''b' '\\'' ; ls'": false,
+		own + " -c '":                     false,
+		own + " -c 'a'\\'' ; ls '\\''b'":  true,
+		own + " -c 'a'\\''b' '\\'' ; ls'": false,
 	} {
 		if got := c.isWrapped(command); got != want {
 			t.Errorf("%s: %v", command, got)
 		}
-	}
-	if (Caller{Self: self}).isWrapped("bailey -c 'ls'") {
-		t.Error("another program of that name counts")
 	}
 }
 

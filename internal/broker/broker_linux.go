@@ -54,6 +54,8 @@ type Denial struct {
 	Pid       int // the calling thread
 	Op        string
 	Path      string
+	Host      string // of connect
+	Port      int
 	Argv      []string // of exec
 	Truncated bool     // Argv is only the beginning
 	Why       string   // the rule
@@ -67,7 +69,7 @@ func (d *Denial) Event(sandbox, process string) *event.Event {
 	e := event.New(event.Deny)
 	e.Sandbox, e.Pid, e.Process = sandbox, d.Pid, process
 	e.Op, e.Path, e.Argv, e.Rule, e.Where, e.Fix = event.Op(d.Op), d.Path, d.Argv, d.Why, d.Where, d.Fix
-	e.Truncated = d.Truncated
+	e.Host, e.Port, e.Truncated = d.Host, d.Port, d.Truncated
 	return e
 }
 
@@ -100,8 +102,10 @@ type Options struct {
 	User *User
 	// Lead, if not nil, makes every connection: it gets a copy of an address and
 	// the number of the thread that wants to connect to it, and returns a connected
-	// socket to be put in the place of that thread's own. Several threads call it.
-	Lead func(address []byte, pid int) (fd int, errno unix.Errno)
+	// socket to be put in the place of that thread's own. Instead of one it may
+	// return what is denied, with the error that the thread gets. Several threads
+	// call it.
+	Lead func(address []byte, pid int) (fd int, denied *Denial, errno unix.Errno)
 }
 
 // New is the broker of a sandbox whose first process is pid. Listen must follow.

@@ -19,7 +19,10 @@ func (w *worker) lead(n *notification, a address) answer {
 	if errno != 0 {
 		return refuse(errno)
 	}
-	fd, errno := w.options.Lead(a, int(n.pid))
+	fd, denied, errno := w.options.Lead(a, int(n.pid))
+	if denied != nil {
+		w.report(n, *denied)
+	}
 	if errno != 0 {
 		return refuse(errno)
 	}

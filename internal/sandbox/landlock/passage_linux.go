@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/broker"
 	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/gate/mint"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
@@ -21,14 +22,15 @@ import (
 type passage struct {
 	near *os.File // where connections are handed to the gate
 	far  *os.File // where the gate takes them
+	gate *spec.Gate
 }
 
-func newPassage() (*passage, error) {
+func newPassage(gate *spec.Gate) (*passage, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)
 	}
-	return &passage{os.NewFile(uintptr(pair[0]), "passage"), os.NewFile(uintptr(pair[1]), "passage")}, nil
+	return &passage{os.NewFile(uintptr(pair[0]), "passage"), os.NewFile(uintptr(pair[1]), "passage"), gate}, nil
 }
 
 // listeners are what the gate is to take over.
@@ -47,16 +49,20 @@ func (p *passage) close() {
 }
 
 // lead returns a connection that stands for one to the given address: its other
-// end is the gate's, which is told what was wanted and decides. It may be called
-// by several threads at once.
-func (p *passage) lead(address []byte, pid int) (int, unix.Errno) {
+// end is the gate's, which is told what was wanted and decides. What the gate
+// could only deny is denied here, since a program that has a connection takes it
+// for success. It may be called by several threads at once.
+func (p *passage) lead(address []byte, pid int) (int, *broker.Denial, unix.Errno) {
 	to, errno := parseAddress(address)
 	if errno != 0 {
-		return -1, errno
+		return -1, nil, errno
+	}
+	if !leadsOn(p.gate, to) {
+		return -1, deny(p.gate, to), errnoFor(to)
 	}
 	inside, outside, errno := connectedPair(family(address))
 	if errno != 0 {
-		return -1, errno
+		return -1, nil, errno
 	}
 	defer func() { _ = unix.Close(outside) }()
 	role := config.RoleTCP
@@ -66,9 +72,9 @@ func (p *passage) lead(address []byte, pid int) (int, unix.Errno) {
 	text := string(role) + " " + to.String() + " " + strconv.Itoa(pid)
 	if err := unix.Sendmsg(int(p.near.Fd()), []byte(text), unix.UnixRights(outside), nil, unix.MSG_NOSIGNAL); err != nil {
 		_ = unix.Close(inside)
-		return -1, unix.ECONNREFUSED // there is no gate any more
+		return -1, nil, unix.ECONNREFUSED // there is no gate any more
 	}
-	return inside, 0
+	return inside, nil, 0
 }
 
 // proxy is where the variables say that the gate is. Nothing listens there.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bailey-sandbox/bailey/internal/gate/config"
 	"github.com/bailey-sandbox/bailey/internal/seccomp"
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
@@ -57,7 +58,12 @@ func TestAddressesAreReadAsTheKernelDoes(t *testing.T) {
 }
 
 func TestConnectionsAreHandedOverWithWhereTheyWereMeantToGo(t *testing.T) {
-	p, err := newPassage()
+	gate := &spec.Gate{
+		Config:    config.Config{Default: config.Deny, Ranges: []config.Range{{CIDR: "10.0.0.0/8"}}},
+		Local:     []config.Ports{{From: 80, To: 81}},
+		LocalIPv6: []config.Ports{{From: 90, To: 90}},
+	}
+	p, err := newPassage(gate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +73,12 @@ func TestConnectionsAreHandedOverWithWhereTheyWereMeantToGo(t *testing.T) {
 		{"[::ffff:127.0.0.1]:940", "mixed 127.0.0.1:940 7"},
 		{"10.0.0.1:940", "tcp 10.0.0.1:940 7"},
 		{"127.0.0.1:80", "tcp 127.0.0.1:80 7"},
+		{"[::1]:90", "tcp [::1]:90 7"},
 		{"[2001:db8::1]:443", "tcp [2001:db8::1]:443 7"},
 	} {
-		inside, errno := p.lead(sockaddr(c.to), 7)
-		if errno != 0 {
-			t.Fatalf("%s: %v", c.to, errno)
+		inside, denied, errno := p.lead(sockaddr(c.to), 7)
+		if errno != 0 || denied != nil {
+			t.Fatalf("%s: %v, %v", c.to, denied, errno)
 		}
 		text, oob := make([]byte, 100), make([]byte, unix.CmsgSpace(4))
 		n, control, _, _, err := unix.Recvmsg(int(p.far.Fd()), text, oob, unix.MSG_CMSG_CLOEXEC)
@@ -92,8 +99,66 @@ func TestConnectionsAreHandedOverWithWhereTheyWereMeantToGo(t *testing.T) {
 		unix.Close(outside)
 	}
 	p.far.Close()
-	if fd, errno := p.lead(sockaddr("127.0.0.1:940"), 7); errno != unix.ECONNREFUSED {
+	if fd, _, errno := p.lead(sockaddr("127.0.0.1:940"), 7); errno != unix.ECONNREFUSED {
 		t.Errorf("without a gate: got %d, %v", fd, errno)
+	}
+}
+
+func TestWhatTheGateCouldOnlyDenyIsNoConnection(t *testing.T) {
+	names := []config.Rule{{Host: "good.example", Action: config.Allow}, {Host: "127.0.0.1", Action: config.Allow}}
+	local := []config.Ports{{From: 80, To: 81}}
+	for _, c := range []struct {
+		to    string
+		gate  spec.Gate
+		errno unix.Errno // 0 if it is the gate's to decide
+	}{
+		{"127.0.0.1:80", spec.Gate{Local: local}, 0},
+		{"0.0.0.0:81", spec.Gate{Local: local}, 0},
+		{"127.0.0.1:82", spec.Gate{Local: local}, unix.ECONNREFUSED},
+		{"[::1]:80", spec.Gate{Local: local}, unix.ECONNREFUSED},
+		{"127.0.0.1:82", spec.Gate{Config: config.Config{Ranges: []config.Range{{CIDR: "0.0.0.0/0"}}}}, unix.ECONNREFUSED},
+		{"10.0.0.1:25", spec.Gate{}, unix.ENETUNREACH},
+		{"[2001:db8::1]:25", spec.Gate{Config: config.Config{Ranges: []config.Range{{CIDR: "127.0.0.0/8"}}}}, unix.ENETUNREACH},
+		{"10.0.0.1:25", spec.Gate{Config: config.Config{Ranges: []config.Range{{CIDR: "10.0.0.0/8"}}}}, 0},
+		{"10.0.0.1:25", spec.Gate{Config: config.Config{Rules: []config.Rule{{Host: "10.0.0.1", Action: config.Allow}}}}, 0},
+		{"10.0.0.1:25", spec.Gate{Config: config.Config{Rules: []config.Rule{{Host: "10.0.0.1", Action: config.Deny}}}}, unix.ENETUNREACH},
+		{"10.0.0.1:25", spec.Gate{Config: config.Config{Rules: []config.Rule{{Host: "*", Action: config.Ask}}}}, 0},
+		{"10.0.0.1:25", spec.Gate{Config: config.Config{Default: config.Proxy}}, 0},
+	} {
+		c.gate.Config.Rules = append(names, c.gate.Config.Rules...)
+		if c.gate.Config.Default == "" {
+			c.gate.Config.Default = config.Deny
+		}
+		p, err := newPassage(&c.gate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, denied, errno := p.lead(sockaddr(c.to), 7)
+		if errno != c.errno || (denied != nil) != (c.errno != 0) {
+			t.Errorf("%s, %+v: got %v, %v; want %v", c.to, c.gate, denied, errno, c.errno)
+		}
+		if errno == 0 {
+			unix.Close(fd)
+		}
+		p.close()
+	}
+}
+
+func TestDeniedConnectionsAreToldOfAsTheGateWould(t *testing.T) {
+	for _, c := range []struct {
+		to        string
+		rules     []config.Rule
+		host, why string
+		fix       string
+	}{
+		{"127.0.0.1:82", nil, "127.0.0.1", "network.defaultAction deny", `"network": {"allowLocalOutboundPorts": ["82"]}`},
+		{"10.0.0.1:443", nil, "10.0.0.1", "network.defaultAction deny", `"network": {"allowedDomains": ["10.0.0.1"]}`},
+		{"10.0.0.1:443", []config.Rule{{Host: "*", Action: config.Deny, Name: "network.deniedDomains *"}}, "10.0.0.1", "network.deniedDomains *", "take back network.deniedDomains *"},
+	} {
+		d := deny(&spec.Gate{Config: config.Config{Rules: c.rules}}, netip.MustParseAddrPort(c.to))
+		if d.Op != "connect" || d.Host != c.host || d.Port == 0 || d.Why != c.why || d.Fix != c.fix {
+			t.Errorf("%s: got %+v", c.to, d)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func (a *Alone) Start(program string, report func(broker.Denial)) (*Process, err
 func (a *Alone) start(p *Process, program string, report func(broker.Denial)) error {
 	options := broker.Options{Report: report, Alone: true}
 	if a.spec.Network == spec.NetworkGate {
-		way, err := newPassage()
+		way, err := newPassage(a.spec.Gate)
 		if err != nil {
 			return err
 		}

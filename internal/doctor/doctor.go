@@ -7,6 +7,7 @@ package doctor
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/plain"
@@ -78,7 +79,7 @@ func (r *Report) JSON() (string, error) {
 // that failed.
 func (r *Report) Text() string {
 	var b strings.Builder
-	b.WriteString(plain.Text("bailey " + r.Version + " on Linux " + r.Kernel + ", " + r.Place))
+	b.WriteString(plain.Text("bailey " + r.Version + " on Linux " + r.Kernel + ", " + r.Place + ", user " + strconv.Itoa(r.User)))
 	b.WriteString("\n\n")
 	width := 0
 	for i := range r.Checks {

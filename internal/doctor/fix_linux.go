@@ -39,7 +39,7 @@ const (
 // switches are settings that keep sandboxes from being built, and what they should
 // be.
 var switches = []struct{ name, bad, good string }{
-	{"kernel.unprivileged_userns_clone", "0", "1"},
+	{usersSwitch, "0", "1"},
 	{"user.max_user_namespaces", "0", "15000"},
 	{"user.max_mnt_namespaces", "0", "15000"},
 	{"user.max_pid_namespaces", "0", "15000"},
@@ -50,22 +50,28 @@ var switches = []struct{ name, bad, good string }{
 	{"vm.memfd_noexec", "2", "1"},
 }
 
-const apparmorSwitch = "kernel.apparmor_restrict_unprivileged_userns"
+// Switches that bind every user but root.
+const (
+	usersSwitch    = "kernel.unprivileged_userns_clone"
+	apparmorSwitch = "kernel.apparmor_restrict_unprivileged_userns"
+)
 
 // Remedies are the changes that would mend what a report found, as far as that can
-// be done by writing files.
+// be done by writing files. Some switches do not bind root, whose report says
+// nothing about them: they are mended for the others, whatever it says.
 func (s *System) Remedies(r *Report) []Remedy {
-	if r.Full {
+	const root = 0
+	if r.Full && r.User != root {
 		return nil
 	}
 	var list []Remedy
 	wrong := map[string]string{}
 	for _, w := range switches {
-		if s.read(sysctlPath(w.name)) == w.bad {
+		if s.read(sysctlPath(w.name)) == w.bad && (!r.Full || w.name == usersSwitch) {
 			wrong[w.name] = w.good
 		}
 	}
-	if s.read(sysctlPath(apparmorSwitch)) == "1" && !r.holds("native") {
+	if s.read(sysctlPath(apparmorSwitch)) == "1" && (!r.holds("native") || r.User == root && !s.hasProfile()) {
 		if s.read("/sys/kernel/security/apparmor/profiles") != "" || s.exists("/etc/apparmor.d") {
 			list = append(list, s.apparmor())
 		} else {
@@ -97,6 +103,11 @@ func (s *System) apparmor() Remedy {
 		Files: map[string]string{apparmorFile: text},
 		Argv:  []string{"apparmor_parser", "-r", s.Root + apparmorFile},
 	}
+}
+
+// hasProfile says whether the profile is there already.
+func (s *System) hasProfile() bool {
+	return s.read(apparmorFile) == strings.TrimSpace(s.apparmor().Files[apparmorFile])
 }
 
 func sysctlRemedy(wrong map[string]string) Remedy {

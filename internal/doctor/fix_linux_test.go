@@ -107,9 +107,60 @@ func TestLimitOfFilesIsRaised(t *testing.T) {
 }
 
 func TestNothingIsMendedWhereAllIsWell(t *testing.T) {
-	s := machine(t, map[string]string{"proc/sys/user/max_user_namespaces": "0\n"})
-	if list := s.Remedies(&Report{Full: true}); len(list) != 0 {
+	s := machine(t, map[string]string{"proc/sys/kernel/unprivileged_userns_clone": "0\n", "proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"})
+	if list := s.Remedies(&Report{Full: true, User: 1000}); len(list) != 0 {
 		t.Errorf("got %+v", list)
+	}
+}
+
+// What binds users alone is not in a report of root's.
+func TestUsersAreMendedForWhereRootHasAll(t *testing.T) {
+	s := machine(t, map[string]string{
+		"proc/sys/kernel/unprivileged_userns_clone":             "0\n",
+		"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n",
+		"etc/apparmor.d/README":                                 "",
+	})
+	s.Run = func(...string) error { return nil }
+	full := &Report{Full: true, Runtimes: []Runtime{{Name: "native", Holds: true, Runs: true}}}
+	list := s.Remedies(full)
+	if len(list) != 2 {
+		t.Fatalf("got %+v", list)
+	}
+	for _, r := range list {
+		if err := s.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.read("/proc/sys/kernel/unprivileged_userns_clone"); got != "1" {
+		t.Errorf("the switch is %q", got)
+	}
+	if list := s.Remedies(full); len(list) != 0 {
+		t.Errorf("afterwards there is still %+v to do", list)
+	}
+}
+
+func TestUnderSudoTheUserIsExamined(t *testing.T) {
+	testenv.Requires(t, testenv.Root, testenv.UserNamespaces, testenv.Landlock(6))
+	s, err := caller(0, func(string) string { return "65534" })
+	if err != nil || s.uid != 65534 || len(s.groups) == 0 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	for name, env := range map[string]string{"root": "0", "nobody in particular": ""} {
+		if s, err := caller(0, func(string) string { return env }); s != nil || err != nil {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	if s, err := caller(1000, func(string) string { return "65534" }); s != nil || err != nil {
+		t.Errorf("not root: %+v, %v", s, err)
+	}
+	if _, err := caller(0, func(string) string { return "4000000" }); err == nil || !strings.Contains(err.Error(), "env -u SUDO_UID") {
+		t.Errorf("a user that does not exist: %v", err)
+	}
+	cmd := exec.Command(testenv.Binary(t, "baileyd"), "doctor", "--fix")
+	cmd.Env = append(os.Environ(), "SUDO_UID=65534")
+	out, err := cmd.CombinedOutput()
+	if !strings.HasPrefix(string(out), "Examined for nobody, who called sudo.\n") || !strings.Contains(string(out), ", user 65534\n") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

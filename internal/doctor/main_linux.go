@@ -54,16 +54,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "bailey: "+err.Error())
 		return exitOwn
 	}
-	report := Examine()
-	if req.Fix && !report.Full {
-		changed, err := mend(report, req, stdin, stdout)
-		if err != nil {
-			_, _ = fmt.Fprintln(stderr, "bailey: "+plain.Text(err.Error()))
-			return exitOwn
-		}
-		if changed {
-			report = Examine()
-		}
+	report, err := diagnose(req, stdin, stdout)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "bailey: "+plain.Text(err.Error()))
+		return exitOwn
 	}
 	text, err := report.Text(), error(nil)
 	if req.JSON {
@@ -81,10 +75,36 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitNotFull
 }
 
+// diagnose examines the machine, and once more if something was mended.
+func diagnose(req Request, stdin io.Reader, stdout io.Writer) (*Report, error) {
+	if !req.Fix {
+		return Examine(), nil
+	}
+	who, err := caller(os.Geteuid(), os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	report, err := who.examine()
+	if err != nil {
+		return nil, err
+	}
+	if who != nil {
+		_, _ = fmt.Fprintln(stdout, plain.Text("Examined for "+who.Username+", who called sudo."))
+	}
+	changed, err := mend(report, req, stdin, stdout)
+	if err != nil || !changed {
+		return report, err
+	}
+	return who.examine()
+}
+
 // mend applies what can be applied, after asking about each.
 func mend(report *Report, req Request, stdin io.Reader, stdout io.Writer) (changed bool, err error) {
 	s := &System{Bailey: host.Beside("bailey"), Run: func(argv ...string) error { return exec.Command(argv[0], argv[1:]...).Run() }}
 	remedies := s.Remedies(report)
+	if len(remedies) == 0 && report.Full {
+		return false, nil
+	}
 	if len(remedies) == 0 {
 		_, err = fmt.Fprintln(stdout, "There is nothing that doctor could mend by itself; what follows says what else can be done.")
 		return false, err

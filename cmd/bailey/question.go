@@ -37,12 +37,6 @@ func (r *request) explainOne() int {
 	if err := r.checkQuestion(); err != nil {
 		return fail(err)
 	}
-	if name := r.args[1]; r.args[0] == "env" && os.Getenv(name) == "" {
-		// It is asked what would happen to it.
-		if err := os.Setenv(name, "value"); err != nil {
-			return fail(err)
-		}
-	}
 	m, err := r.manager()
 	if err != nil {
 		return fail(err)
@@ -240,21 +234,13 @@ func whereIs(rule string, origins policy.Origins) string {
 
 // findVariable says what becomes of a variable of the environment.
 func findVariable(name string, p policy.Policy, s *spec.Spec) finding.Finding {
-	f := finding.Finding{Subject: name, Fix: "--env " + name}
+	v := s.Variable(&p, name, cmp.Or(os.Getenv(name), "value")) // it is asked what would happen to it
+	f := finding.Finding{Subject: name, Allowed: v.Enters || v.Set, Verdict: "is kept out", Rule: v.Rule, Fix: v.Fix}
 	switch {
-	case p.Env.Set[name] != "":
-		f.Allowed, f.Verdict, f.Rule, f.Fix = true, "is set", "env.set "+name, ""
-	case slices.ContainsFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, name+"=") }):
-		f.Allowed, f.Verdict, f.Rule, f.Fix = true, "enters", "env.allow", ""
-		if slices.Contains(p.Env.Allow, name) {
-			f.Rule += " " + name
-		}
-	case slices.Contains(s.DroppedEnv, name):
-		f.Verdict, f.Rule = "is kept out", "it looks like a secret"
-	case slices.Contains(p.Env.Deny, name):
-		f.Verdict, f.Rule, f.Fix = "is kept out", "env.deny "+name, ""
-	default:
-		f.Verdict, f.Rule = "is kept out", "env.allow does not list it"
+	case v.Set:
+		f.Verdict = "is set"
+	case v.Enters:
+		f.Verdict = "enters"
 	}
 	f.Where = whereIs(f.Rule, p.Origins)
 	return f

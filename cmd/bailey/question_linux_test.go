@@ -15,7 +15,7 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 	b.write("bailey.jsonc", `{
   "filesystem": {"allowRead": ["~/data"], "denyRead": ["**/*.pem", "/etc/nothing"], "denyWrite": ["src"]},
   "command": {"deny": ["git push"]},
-  "env": {"allow": ["WANTED"], "deny": ["PAGER"]},
+  "env": {"allow": ["WANTED", "FOO_*"], "deny": ["PAGER", "FOO_S*"], "set": {"EMPTY": "", "LANG": "C"}},
   "network": {"allowedDomains": ["*.example.com"], "deniedDomains": ["bad.example.com"], "allowLocalOutboundPorts": ["5432"],
     "rules": [{"host": "api.test", "methods": ["GET"], "schemes": ["http"], "action": "allow"}, {"host": "10.0.0.1", "ports": ["8080"], "action": "allow"}]}
 }`, 0o644)
@@ -53,7 +53,18 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 		{"path /dev/shm/x", false, "does not exist inside; what is written there is forgotten", "the sandbox has a /dev of its own", "", "--allow-read "},
 		{"path /dev/loop-control", false, "does not exist inside", "the sandbox has a /dev of its own", "", `{"allow": ["/dev/loop-control"]}`},
 		{"env WANTED", true, "enters", "env.allow WANTED", at("4:21"), ""},
-		{"env PAGER", false, "is kept out", "env.deny PAGER", at("4:41"), ""},
+		{"env PAGER", false, "is kept out", "env.deny PAGER", at("4:50"), "take back env.deny PAGER"},
+		{"env FOO_A", true, "enters", "env.allow FOO_*", at("4:31"), ""},
+		{"env FOO_SX", false, "is kept out", "env.deny FOO_S*", at("4:59"), "take back env.deny FOO_S*"},
+		{"env FOO_TOKEN", false, "is kept out", "it looks like a secret", "", "--env FOO_TOKEN"},
+		{"env EMPTY", true, "is set", "env.set EMPTY", at("4:78"), ""},
+		{"env LANG", true, "is set", "env.set LANG", at("4:91"), ""},
+		{"env LD_PRELOAD", false, "is kept out", "it makes programs load or run something", "", `"env": {"set": {"LD_PRELOAD": `},
+		{"env BAILEY", true, "is set", "every sandbox has it", "", ""},
+		{"env BAILEY_X", false, "is kept out", "are Bailey's own", "", ""},
+		{"env HTTPS_PROXY", true, "is set", "every sandbox has it", "", ""},
+		{"env TMPDIR", true, "is set", "every sandbox has it", "", ""},
+		{"env LC_TIME", true, "enters", "those that enter by themselves", "", ""},
 		{"env GITHUB_TOKEN", false, "is kept out", "env.allow does not list it", "", "--env GITHUB_TOKEN"},
 		{"env SOMETHING", false, "is kept out", "env.allow does not list it", "", "--env SOMETHING"},
 		{"command git push origin", false, "is refused", "command.deny git push", at("3:24"), ""},
@@ -80,7 +91,7 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 			continue
 		}
 		if f.Allowed != c.allowed || !strings.HasPrefix(f.Verdict, c.verdict) || !strings.Contains(f.Rule, c.rule) ||
-			!strings.HasSuffix(f.Where, c.where) && c.where != "" || !strings.Contains(f.Fix, c.fix) {
+			!strings.HasSuffix(f.Where, c.where) && c.where != "" || !strings.Contains(f.Fix, c.fix) || strings.HasPrefix(c.question, "env") && (f.Fix != "") != (c.fix != "") {
 			t.Errorf("%s: got %+v\nwant %+v", c.question, f, c)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bailey-sandbox/bailey/internal/policy"
 )
 
 // defaultPath is PATH where the caller has none.
@@ -180,21 +182,30 @@ const (
 	looksSecret
 )
 
-// judge decides about one variable of the caller. Deny wins over everything;
-// an exact name in allow wins over the secret filters, a pattern does not.
 func (c *compiler) judge(name, value string) verdict {
-	e := &c.policy.Env
+	return judge(&c.policy.Env, name, value, c.rooted != nil)
+}
+
+// judge decides about one variable of the caller. Deny wins over everything;
+// an exact name in allow wins over the secret filters, a pattern does not. In an
+// image fewer mean what they do outside.
+func judge(e *policy.Env, name, value string, inImage bool) verdict {
 	switch {
 	case neverEnters(name) || matchesAny(e.Deny, name):
 		return staysOut
 	case slices.Contains(e.Allow, name):
 		return entersAs
-	case (!isUsual(name) || c.rooted != nil && !isUniversal(name)) && !matchesAny(e.Allow, name):
+	case !isListed(name, inImage) && !matchesAny(e.Allow, name):
 		return staysOut
 	case isSecretName(name) || SecretShape(value) != "":
 		return looksSecret
 	}
 	return entersAs
+}
+
+// isListed says whether a variable enters without a line of the policy.
+func isListed(name string, inImage bool) bool {
+	return isUsual(name) && (!inImage || isUniversal(name))
 }
 
 // checkEnvRules refuses entries that could have no effect, or a wrong one.
@@ -215,13 +226,15 @@ func (c *compiler) checkEnvRules() {
 }
 
 // matchesAny matches a name against exact names and names that end in *.
-func matchesAny(patterns []string, name string) bool {
-	for _, p := range patterns {
-		if prefix, ok := strings.CutSuffix(p, "*"); ok && strings.HasPrefix(name, prefix) || p == name {
-			return true
-		}
-	}
-	return false
+func matchesAny(patterns []string, name string) bool { return firstMatch(patterns, name) >= 0 }
+
+// firstMatch is the first of exact names and names that end in * that matches a
+// name, or -1.
+func firstMatch(patterns []string, name string) int {
+	return slices.IndexFunc(patterns, func(p string) bool {
+		prefix, ok := strings.CutSuffix(p, "*")
+		return ok && strings.HasPrefix(name, prefix) || p == name
+	})
 }
 
 // neverEnters lists variables of the caller that make shells and the dynamic

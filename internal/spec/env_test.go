@@ -217,3 +217,27 @@ func TestUserWithoutVariablesHasTheNameOfTheAccount(t *testing.T) {
 		}
 	}
 }
+
+func TestVariablesAreExplainedByWhatDecides(t *testing.T) {
+	s := &Spec{Env: []string{"SERVICE=bailey-adds-it-outside", "HOME=/home/u", "TERM=xterm"}}
+	p := &policy.Policy{Env: policy.Env{Deny: []string{"TERM"}}, Network: policy.Network{Inject: []policy.Injection{{Placeholder: "SERVICE"}}}}
+	for _, c := range []struct {
+		name, value string
+		want        Variable
+	}{
+		{"SERVICE", "ghp_x", Variable{Set: true, Rule: "network.inject, to a placeholder"}},
+		{"HOME", "/home/u", Variable{Enters: true, Rule: "it is one of those that enter by themselves"}},
+		{"HOME", "/elsewhere", Variable{Set: true, Rule: "every sandbox has it, with a value of its own"}},
+		{"TERM", "xterm", Variable{Set: true, Rule: "every sandbox has it, with a value of its own"}},
+		{"LC_ALL", "C", Variable{Enters: true, Rule: "it is one of those that enter by themselves"}},
+		{"LC_ALL", "ghp_0123456789abcdefghij", Variable{Rule: "it looks like a secret", Fix: "--env LC_ALL"}},
+	} {
+		if got := s.Variable(p, c.name, c.value); got != c.want {
+			t.Errorf("%s=%s: got %+v, want %+v", c.name, c.value, got, c.want)
+		}
+	}
+	image := &Spec{Image: new(Image)}
+	if got := image.Variable(&policy.Policy{}, "LC_ALL", "C"); got.Enters || got.Rule != "env.allow does not list it" {
+		t.Errorf("in an image: %+v", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,14 +90,10 @@ func find(kind string, words []string, m *sandbox.Manager, s *spec.Spec) (findin
 // the broker denies there.
 func findPath(name string, manager *sandbox.Manager, s *spec.Spec) (finding.Finding, error) {
 	origins := manager.Loaded().Policy.Origins
-	if rest, ok := strings.CutPrefix(name, "~/"); ok {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return finding.Finding{}, err
-		}
-		name = filepath.Join(home, rest)
+	path, err := fromHome(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
 	}
-	path, err := filepath.Abs(name)
 	if err != nil {
 		return finding.Finding{}, err
 	}
@@ -105,26 +102,44 @@ func findPath(name string, manager *sandbox.Manager, s *spec.Spec) (finding.Find
 	}
 	f := finding.Finding{Subject: path}
 	access, mount := s.Access(path)
-	fromMount(&f, access, mount)
+	fromMount(&f, access, mount, slices.ContainsFunc(s.Mounts, func(m spec.Mount) bool { return m.Target != path && spec.Covers(path, m.Target) }))
 	if access == spec.AccessWrite && s.Overlay.Covers(path) {
 		f.Verdict = "can be read; what is written goes to an overlay"
 	}
 	fromDenial(&f, s, s.Image == nil && !spec.IsOwn(path) && manager.IsClosed(path))
 	fromRules(&f, s, access)
+	if s.Image == nil {
+		fromHost(&f, s, manager.Loaded().Policy.Network.AllowUnixSockets)
+	}
 	f.Where = whereIs(f.Rule, origins)
 	return f, fromPermissions(&f, s, origins)
 }
 
-// fromMount finds what the sandbox shows at a path.
-func fromMount(f *finding.Finding, access spec.Access, m *spec.Mount) {
+// fromHome is a path that may begin with the home directory's short name.
+func fromHome(name string) (string, error) {
+	rest, ok := strings.CutPrefix(name, "~")
+	if !ok || rest != "" && rest[0] != '/' {
+		return name, nil
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, rest), err
+}
+
+// fromMount finds what the sandbox shows at a path, which may be a directory above
+// something that is granted.
+func fromMount(f *finding.Finding, access spec.Access, m *spec.Mount, holdsGrants bool) {
 	const showIt = "--allow-read "
 	switch {
 	case m != nil && (m.Kind == spec.Proc || m.Kind == spec.Dev):
 		fromOwn(f, m)
+	case (m == nil || m.Kind == spec.Dir) && holdsGrants:
+		f.Verdict, f.Rule, f.Fix = "holds nothing but what is granted below it", "no rule grants the whole of it", showIt+f.Subject
 	case m == nil || m.Kind == spec.Dir:
 		f.Verdict, f.Rule, f.Fix = "does not exist inside", "no rule grants it", showIt+f.Subject
 	case m.Kind == spec.Hide:
 		f.Verdict, f.Rule = "is hidden", m.Why
+	case m.Kind == spec.Tmpfs && (holdsGrants || m.Target == f.Subject):
+		f.Verdict, f.Rule, f.Fix = "holds nothing but what is granted below it; what is written there is forgotten", m.Why, showIt+f.Subject
 	case m.Kind == spec.Tmpfs:
 		f.Verdict, f.Rule, f.Fix = "does not exist inside; what is written there is forgotten", m.Why, showIt+f.Subject
 	case access == spec.AccessWrite:
@@ -186,7 +201,7 @@ func fromDenial(f *finding.Finding, s *spec.Spec, closed bool) {
 // fromRules finds what the broker denies of that. In every layer the first rule about
 // a path decides.
 func fromRules(f *finding.Finding, s *spec.Spec, access spec.Access) {
-	if !f.Allowed {
+	if !f.Allowed || s.Broker == nil {
 		return
 	}
 	inArea := slices.ContainsFunc(s.Broker.Areas, func(dir string) bool { return spec.Covers(dir, f.Subject) })
@@ -203,6 +218,56 @@ func fromRules(f *finding.Finding, s *spec.Spec, access spec.Access) {
 	}
 }
 
+// fromHost finds what else there is to know of what is, or is not, on the host: a
+// socket is there to be connected to, and nothing can be granted that does not exist.
+func fromHost(f *finding.Finding, s *spec.Spec, entries []string) {
+	info, err := os.Lstat(f.Subject)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f.Fix = strings.Replace(f.Fix, "--allow-", "make it, then --allow-", 1)
+	case err == nil && info.Mode().Type() == fs.ModeSocket && !spec.IsOwn(f.Subject):
+		fromSocket(f, s, entries)
+	}
+}
+
+// fromSocket finds whether a socket of the host can be connected to: it has to be
+// shown, and to be named.
+func fromSocket(f *finding.Finding, s *spec.Spec, entries []string) {
+	named := ""
+	switch {
+	case s.Broker == nil || s.Broker.Sockets.All:
+		named = "network.allowAllUnixSockets"
+	case matches(s.Broker.Sockets.Allowed, f.Subject):
+		named = "network.allowUnixSockets"
+		if i := slices.IndexFunc(entries, func(e string) bool { return namesSocket(e, f.Subject) }); i >= 0 {
+			named += " " + entries[i]
+		}
+	}
+	switch {
+	case named != "" && f.Allowed:
+		f.Verdict, f.Rule, f.Fix = "can be connected to", named, ""
+	case named != "":
+		f.Fix = "--allow-read " + filepath.Dir(f.Subject)
+	default:
+		if f.Allowed {
+			f.Allowed, f.Verdict, f.Rule = false, "can be seen, and not connected to", "network.allowUnixSockets does not name it"
+		}
+		f.Fix = `in a policy: "network": {"allowUnixSockets": ["` + f.Subject + `"]}`
+	}
+}
+
+// namesSocket says whether an entry of a policy names a socket.
+func namesSocket(entry, path string) bool {
+	name, err := fromHome(entry)
+	return err == nil && (name == path || matches([]string{name}, path))
+}
+
+// matches says whether one of some patterns names a path.
+func matches(patterns []string, path string) bool {
+	set, err := pattern.NewSet(patterns)
+	return err == nil && set.First(path) >= 0
+}
+
 func withPath(fix, path string) string {
 	if strings.HasPrefix(fix, "--") {
 		return fix + " " + path
@@ -216,7 +281,7 @@ func firstRule(layer []spec.PathRule, path string, says func(*spec.PathRule) spe
 		if says(r) == "" {
 			continue
 		}
-		if set, err := pattern.NewSet([]string{r.Pattern}); err == nil && set.First(path) >= 0 {
+		if matches([]string{r.Pattern}, path) {
 			return r
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,13 +17,20 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
   "filesystem": {"allowRead": ["~/data"], "denyRead": ["**/*.pem", "/etc/nothing"], "denyWrite": ["src"]},
   "command": {"deny": ["git push"]},
   "env": {"allow": ["WANTED", "FOO_*"], "deny": ["PAGER", "FOO_S*"], "set": {"EMPTY": "", "LANG": "C"}},
-  "network": {"allowedDomains": ["*.example.com"], "deniedDomains": ["bad.example.com"], "allowLocalOutboundPorts": ["5432"],
+  "network": {"allowedDomains": ["*.example.com"], "deniedDomains": ["bad.example.com"], "allowLocalOutboundPorts": ["5432"], "allowUnixSockets": ["~/data/n*.sock"],
     "rules": [{"host": "api.test", "methods": ["GET"], "schemes": ["http"], "action": "allow"}, {"host": "10.0.0.1", "ports": ["8080"], "action": "allow"}]}
 }`, 0o644)
 	for _, dir := range []string{filepath.Join(b.home, "data"), filepath.Join(b.dir, "src")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, name := range []string{"data/named.sock", "data/other.sock", "some.sock"} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(b.home, name), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
 	}
 	shadow := "is hidden"
 	if os.Geteuid() != 0 {
@@ -37,9 +45,16 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 		where    string
 		fix      string
 	}{
-		{"path ~/data/x", true, "can be read", "filesystem.allowRead ~/data", at("2:32"), "to write it: --allow-write"},
+		{"path ~/data", true, "can be read", "filesystem.allowRead ~/data", at("2:32"), "to write it: --allow-write"},
+		{"path ~/data/x", true, "can be read", "filesystem.allowRead ~/data", at("2:32"), "to write it: make it, then --allow-write"},
+		{"path ~", false, "holds nothing but what is granted below it; what is written there is forgotten", "private home", "", "--allow-read"},
+		{"path /", false, "holds nothing but what is granted below it", "no rule grants the whole of it", "", "--allow-read /"},
+		{"path ~/data/named.sock", true, "can be connected to", "network.allowUnixSockets ", at("5:148"), ""},
+		{"path ~/data/other.sock", false, "can be seen, and not connected to", "network.allowUnixSockets does not name it", "", `{"allowUnixSockets": ["`},
+		{"path ~/some.sock", false, "does not exist inside", "private home", "", `{"allowUnixSockets": ["`},
+		{"path .vscode/settings.json", true, "can be read, and neither written nor made", "protected name", "", "make it, then --allow-write"},
 		{"path ~/other", false, "does not exist inside; what is written there is forgotten", "private home", "", "--allow-read "},
-		{"path /srv/other", false, "does not exist inside", "no rule grants it", "", "--allow-read /srv/other"},
+		{"path /srv/other", false, "does not exist inside", "no rule grants it", "", "make it, then --allow-read /srv/other"},
 		{"path file", true, "can be read and written", "filesystem.allowWrite .", "", ""},
 		{"path src/file", true, "can be read", "filesystem.denyWrite src", at("2:99"), ""},
 		{"path deep/key.pem", false, "cannot be read", "filesystem.denyRead **/*.pem", at("2:56"), ""},
@@ -104,6 +119,8 @@ func TestExplainTellsQuestionsFromCommands(t *testing.T) {
 		"example.com:443 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowedDomains\": [\"example.com\"]}\n", "")
 	b.run("-q", "explain", "host", "localhost:5432").want(t, 0,
 		"localhost:5432 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowLocalOutboundPorts\": [\"5432\"]}\n", "")
+	b.run("-q", "--policy", `{"filesystem": {"protectMissing": false}, "network": {"allowAllUnixSockets": true}}`, "explain", "path", "x").want(t, 0,
+		filepath.Join(b.dir, "x")+" can be read and written\n  by  filesystem.allowWrite .\n", "") // no broker
 	const everything = `{"network": {"allowedDomains": ["*"], "deniedDomains": ["bad.example"]}}`
 	for address, verdict := range map[string]string{
 		"8.8.8.8:80": "8.8.8.8:80 can be reached\n  by  network.allowedDomains *\n  at  --policy:1:33\n",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -287,7 +288,8 @@ func (s *Server) recover(ctx context.Context) error {
 		known[r.ID] = true
 		k, err := load(r)
 		if err != nil {
-			return err
+			s.setAside(err)
+			continue
 		}
 		st, stands := standing[r.ID]
 		if adopted, err := s.adopt(ctx, k, st, stands); err != nil {
@@ -306,17 +308,20 @@ func (s *Server) recover(ctx context.Context) error {
 	return errors.Join(s.followAll(ctx, known), s.sweepFiles(known), s.sweepSpool(spooled), s.sweepCodebases(ctx))
 }
 
-// sweepCodebases removes versions of codebases that are not current.
+// sweepCodebases removes versions of codebases that are not current. Of a codebase
+// whose record cannot be read all stay.
 func (s *Server) sweepCodebases(ctx context.Context) error {
 	page, err := s.store.List(ctx, store.Query{Kind: store.Codebases})
 	if err != nil {
 		return err
 	}
-	current := map[string]bool{emptyCodebase: true}
+	current, aside := map[string]bool{emptyCodebase: true}, make(map[string]bool)
 	for _, r := range page.Records {
 		c, err := loadCodebase(r)
 		if err != nil {
-			return err
+			s.setAside(err)
+			aside[r.ID] = true
+			continue
 		}
 		current[c.place()] = true
 	}
@@ -325,7 +330,7 @@ func (s *Server) sweepCodebases(ctx context.Context) error {
 		return err
 	}
 	for _, c := range list {
-		if !current[c.Name] {
+		if id, _, _ := strings.Cut(c.Name, "."); !current[c.Name] && !aside[id] {
 			err = errors.Join(err, s.dropVersion(c.Name))
 		}
 	}

@@ -45,7 +45,7 @@ func placeOf(id string, version int64) string {
 
 func loadCodebase(r *store.Record) (*codebase, error) {
 	c := &codebase{r, &baileyv1.Codebase{}}
-	return c, decode(r.Data, c.Codebase)
+	return c, legible("codebase", r, decode(r.Data, c.Codebase))
 }
 
 func (c *codebase) save() (err error) {
@@ -118,7 +118,8 @@ func (s *Server) ListCodebases(ctx context.Context, r *baileyv1.ListCodebasesReq
 	for _, record := range p.Records {
 		c, err := loadCodebase(record)
 		if err != nil {
-			return nil, err
+			s.setAside(err)
+			continue
 		}
 		out.Codebases = append(out.Codebases, c.Codebase)
 	}
@@ -137,7 +138,7 @@ func (s *Server) DeleteCodebase(ctx context.Context, r *baileyv1.DeleteCodebaseR
 	if err != nil {
 		return nil, err
 	}
-	c, err := loadCodebase(record)
+	places, err := s.placesOf(record)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +152,26 @@ func (s *Server) DeleteCodebase(ctx context.Context, r *baileyv1.DeleteCodebaseR
 	if err := s.store.Commit(ctx, store.Delete(record)); err != nil {
 		return nil, err
 	}
-	s.endView(c.place())
-	return &emptypb.Empty{}, s.dropVersion(c.place())
+	for _, place := range places {
+		s.endView(place)
+		err = errors.Join(err, s.dropVersion(place))
+	}
+	return &emptypb.Empty{}, err
+}
+
+// placesOf are the versions that a codebase has: one, unless its record cannot be
+// read; then all that are there.
+func (s *Server) placesOf(r *store.Record) (places []string, err error) {
+	if c, err := loadCodebase(r); err == nil {
+		return []string{c.place()}, nil
+	}
+	list, err := s.files.Codebases()
+	for _, c := range list {
+		if strings.HasPrefix(c.Name, r.ID+".") {
+			places = append(places, c.Name)
+		}
+	}
+	return places, err
 }
 
 // dropVersion removes the files of a version that nobody can ask for any more.

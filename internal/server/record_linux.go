@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -73,7 +74,22 @@ func load(r *store.Record) (*kept, error) {
 		err = nil // it is of a version that kept less
 	}
 	k.bounded, k.asked = bounded.GetValue(), asked.GetValue()
-	return k, err
+	return k, legible("sandbox", r, err)
+}
+
+// legible is the answer about a record that cannot be read. Others are not concerned:
+// the server starts, and lists the rest.
+func legible(noun string, r *store.Record, err error) error {
+	if err == nil {
+		return nil
+	}
+	return problem.New(connect.CodeDataLoss, "record_unreadable", fmt.Errorf("what is stored of the %s %q cannot be read: %w", noun, r.ID, err),
+		problem.About(noun+"_id", r.ID), problem.Remedy("destroy it and make it again; its files stay in the server's directory until then"))
+}
+
+// setAside says that a record is passed over.
+func (s *Server) setAside(err error) {
+	s.log.Error("a record is left aside", "error", err, "remedy", problem.Of(err).GetRemedy())
 }
 
 // encode writes messages one after the other.
@@ -87,10 +103,11 @@ func encode(messages ...proto.Message) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// decode reads what encode has written, however long it is.
 func decode(data []byte, messages ...proto.Message) error {
-	r := bytes.NewReader(data)
+	r, o := bytes.NewReader(data), protodelim.UnmarshalOptions{MaxSize: -1}
 	for _, m := range messages {
-		if err := protodelim.UnmarshalFrom(r, m); err != nil {
+		if err := o.UnmarshalFrom(r, m); err != nil {
 			return err
 		}
 	}

@@ -353,7 +353,8 @@ func (s *Server) ListSandboxes(ctx context.Context, r *baileyv1.ListSandboxesReq
 	for _, record := range p.Records {
 		k, err := load(record)
 		if err != nil {
-			return nil, err
+			s.setAside(err)
+			continue
 		}
 		out.Sandboxes = append(out.Sandboxes, k.sandbox)
 	}
@@ -482,13 +483,22 @@ func (s *Server) setFrozen(ctx context.Context, id string, frozen bool) (*bailey
 }
 
 // DestroySandbox implements the API. The record goes first: what is left behind
-// then belongs to nothing, and the next server removes it if this one cannot.
+// then belongs to nothing, and the next server removes it if this one cannot. One
+// whose record cannot be read can be destroyed, too.
 func (s *Server) DestroySandbox(ctx context.Context, r *baileyv1.DestroySandboxRequest) (*emptypb.Empty, error) {
-	k, end, err := s.hold(ctx, r.GetSandboxId())
+	if err := caller.From(ctx).Demand(caller.Write); err != nil {
+		return nil, err
+	}
+	end := s.turns.take(r.GetSandboxId())
+	defer end()
+	record, err := s.find(ctx, store.Sandboxes, "sandbox", r.GetSandboxId())
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	k, err := load(record)
+	if err != nil {
+		k.sandbox = &baileyv1.Sandbox{Id: record.ID, Owner: record.Owner, CodebaseId: record.Parent}
+	}
 	if err := s.destroy(ctx, k); err != nil {
 		return nil, err
 	}

@@ -411,6 +411,44 @@ func TestOrphansAreSwept(t *testing.T) {
 	}
 }
 
+// One record is not the end of all others, and is told by its name.
+func TestServerStartsWithRecordsOfAnySize(t *testing.T) {
+	s := newSite(t, nil)
+	s.create(&baileyv1.CreateSandboxRequest{CreateOnly: true})
+	large := s.create(&baileyv1.CreateSandboxRequest{CreateOnly: true, Labels: map[string]string{"a": strings.Repeat("x", 5<<20)}})
+	broken := s.create(&baileyv1.CreateSandboxRequest{CreateOnly: true})
+	c := s.codebaseOf(map[string]string{"a": "a"})
+	for kind, id := range map[store.Kind]string{store.Sandboxes: broken, store.Codebases: c} {
+		if _, err := store.Update(ann, s.store, kind, id, func(r *store.Record) error { r.Data = []byte("?"); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.restart()
+	if l, err := s.ListSandboxes(ann, &baileyv1.ListSandboxesRequest{}); err != nil || len(l.GetSandboxes()) != 2 {
+		t.Errorf("%d sandboxes, %v", len(l.GetSandboxes()), err)
+	}
+	if l, err := s.ListCodebases(ann, &baileyv1.ListCodebasesRequest{}); err != nil || len(l.GetCodebases()) != 0 {
+		t.Errorf("%v, %v", l, err)
+	}
+	if _, err := s.GetSandbox(ann, &baileyv1.GetSandboxRequest{SandboxId: large}); err != nil {
+		t.Error(err)
+	}
+	_, err := s.GetSandbox(ann, &baileyv1.GetSandboxRequest{SandboxId: broken})
+	wantReason(t, err, connect.CodeDataLoss, "record_unreadable")
+	if list, err := s.files.Codebases(); err != nil || len(list) != 2 {
+		t.Errorf("files of a codebase were removed that nobody removed: %v, %v", list, err)
+	}
+	if _, err := s.DestroySandbox(ann, &baileyv1.DestroySandboxRequest{SandboxId: broken}); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.DeleteCodebase(ann, &baileyv1.DeleteCodebaseRequest{CodebaseId: c}); err != nil {
+		t.Error(err)
+	}
+	if list, err := s.files.Codebases(); err != nil || len(list) != 1 {
+		t.Errorf("left behind: %v, %v", list, err)
+	}
+}
+
 func TestSandboxThatEndsIsSeen(t *testing.T) {
 	s := newSite(t, nil)
 	id := s.create(&baileyv1.CreateSandboxRequest{})

@@ -28,7 +28,7 @@ import (
 
 func loadSnapshot(r *store.Record) (*baileyv1.Snapshot, error) {
 	n := &baileyv1.Snapshot{}
-	return n, decode(r.Data, n)
+	return n, legible("snapshot", r, decode(r.Data, n))
 }
 
 // seal keeps the files of a sandbox as they are. Those of one that runs are copied
@@ -137,7 +137,8 @@ func (s *Server) ListSnapshots(ctx context.Context, r *baileyv1.ListSnapshotsReq
 	for _, record := range p.Records {
 		n, err := loadSnapshot(record)
 		if err != nil {
-			return nil, err
+			s.setAside(err)
+			continue
 		}
 		out.Snapshots = append(out.Snapshots, n)
 	}

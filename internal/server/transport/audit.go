@@ -102,24 +102,28 @@ func (l *listener) Receive(m any) error {
 // about notes which object a request names.
 func (e *auditEntry) about(m any) {
 	if m, ok := m.(interface{ GetSandboxId() string }); ok {
-		e.Sandbox = m.GetSandboxId()
+		e.Sandbox = noted(m.GetSandboxId())
 	}
 	if m, ok := m.(interface{ GetCodebaseId() string }); ok {
-		e.Codebase = m.GetCodebaseId()
+		e.Codebase = noted(m.GetCodebaseId())
 	}
 	if m, ok := m.(interface{ GetSnapshotId() string }); ok {
-		e.Snapshot = m.GetSnapshotId()
+		e.Snapshot = noted(m.GetSnapshotId())
 	}
 	if m, ok := m.(interface{ GetSessionId() string }); ok {
-		e.Session = m.GetSessionId()
+		e.Session = noted(m.GetSessionId())
 	}
 	if m, ok := m.(interface{ GetExecId() string }); ok {
-		e.Exec = m.GetExecId()
+		e.Exec = noted(m.GetExecId())
 	}
 	if m, ok := m.(interface{ GetPath() string }); ok {
-		e.Path = m.GetPath()
+		e.Path = noted(m.GetPath())
 	}
 }
+
+// noted is a text of a request as far as it is written down: no id or path that
+// leads anywhere is longer.
+func noted(text string) string { return text[:min(len(text), usualText)] }
 
 // made notes the objects of an answer.
 func (e *auditEntry) made(m any) {

@@ -116,7 +116,7 @@ func (t *Transport) ServeHTTP(w http.ResponseWriter, r *http.Request) { t.handle
 func (t *Transport) services() map[string]http.Handler {
 	s := t.config.Services.complete()
 	options := []connect.HandlerOption{
-		connect.WithInterceptors(t.traced(), t.finish(), t.audit, t.admit(), t.idempotent()),
+		connect.WithInterceptors(t.traced(), t.finish(), t.audit, t.admit(), texts{}, t.idempotent()),
 		connect.WithReadMaxBytes(t.bounds.Message),
 		// Most answers are small and the client is near, and what is large is a
 		// file: compressing it costs more time than it saves.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -22,7 +23,15 @@ type core struct {
 }
 
 func openCore(ctx context.Context, o *options, db store.Store, log *slog.Logger) (*core, error) {
-	s, err := server.Open(ctx, server.Config{Dir: o.state, Images: o.images, Store: db, Orphans: o.orphanTime, Pool: o.pool, Log: log})
+	c := server.Config{Dir: o.state, Images: o.images, Store: db, Orphans: o.orphanTime, Pool: o.pool, Log: log}
+	if o.key != "" {
+		key, err := filepath.Abs(o.key)
+		if err != nil {
+			return nil, err
+		}
+		c.Secrets = []string{key}
+	}
+	s, err := server.Open(ctx, c)
 	if err != nil {
 		return nil, err
 	}

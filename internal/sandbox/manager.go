@@ -47,6 +47,8 @@ type Config struct {
 	Place *spec.Overlay
 	// Image, if not nil, is the system of a sandbox that stays.
 	Image *spec.Image
+	// Hidden are files and directories that no sandbox sees, whatever the policy says.
+	Hidden []string
 }
 
 // Manager holds a policy that is ready to be applied to commands. Its methods
@@ -89,7 +91,7 @@ func (m *Manager) Initialize() error {
 		return err
 	}
 	caller.OwnDirs = OwnDirs(caller.Home)
-	caller.DataDir = DataDir(caller.Home)
+	caller.DataDir, caller.Hidden = DataDir(caller.Home), m.config.Hidden
 	caller.PolicyFiles = append(loaded.Files, userPolicy(caller.Home)...)
 	if loaded.Status == policy.Trusted {
 		caller.Root = loaded.Root

@@ -24,6 +24,9 @@ import (
 type Config struct {
 	// Dir is the server's own directory, absolute. One server uses it at a time.
 	Dir string
+	// Secrets are files of the server's elsewhere, such as the key of its certificate. No
+	// sandbox sees them, nor Dir.
+	Secrets []string
 	// Store keeps what is decided.
 	Store store.Store `json:"-"`
 	// Keeper is the program that keeps sandboxes; baileyd beside this one if empty.

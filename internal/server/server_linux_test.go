@@ -162,6 +162,27 @@ func TestServerIsInvisibleInside(t *testing.T) {
 	}
 }
 
+// The directory may be in one that policies grant, as /opt/bailey is.
+func TestServersDirectoryIsInNoGrant(t *testing.T) {
+	s := newSite(t, func(c *Config) {
+		c.Secrets = []string{filepath.Dir(c.Dir) + "/key"}
+		for _, name := range []string{"key", "beside"} {
+			if err := os.WriteFile(filepath.Dir(c.Dir)+"/"+name, []byte(name+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if err := os.WriteFile(s.config.Dir+"/data/note", []byte("note\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(s.config.Dir)
+	sb, err := s.CreateSandbox(admin, &baileyv1.CreateSandboxRequest{Owner: "ann", Policy: `{"filesystem": {"allowRead": ["` + dir + `", "` + s.config.Dir + `/data", "` + dir + `/key"]}}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.says(sb.GetId(), "cd "+dir+"; ls -A state; cat key state/data/note 2>/dev/null; cat beside", "beside\n")
+}
+
 // What a policy of a client grants is bounded by what the server does.
 func TestPoliciesOfClientsAreBounded(t *testing.T) {
 	s := newSite(t, nil)

@@ -60,7 +60,7 @@ func (s *Server) compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *s
 	if bounded {
 		texts = append(texts, bound)
 	}
-	m := sandbox.New(sandbox.Config{Policy: texts, Overrides: overrides(r), Environ: environ, Home: home, Place: over, Image: system})
+	m := sandbox.New(sandbox.Config{Policy: texts, Overrides: overrides(r), Environ: environ, Home: home, Place: over, Image: system, Hidden: s.hidden()})
 	if err := m.Initialize(); err != nil {
 		return nil, problem.New(connect.CodeInvalidArgument, "invalid_policy", err, problem.Remedy("correct the policy"))
 	}
@@ -79,6 +79,10 @@ func (s *Server) compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *s
 
 // permitted refuses what no bound takes away: whatever is read or run outside the
 // sandbox on behalf of a policy, and where connections leave by. Only who may act
+// hidden is what no sandbox sees: the files of all owners, the tokens, and what else is the
+// server's own.
+func (s *Server) hidden() []string { return append([]string{s.config.Dir}, s.config.Secrets...) }
+
 // for the machine may ask for it.
 func permitted(p *policy.Policy, bounded bool) error {
 	if p.Runtime != nil {

@@ -66,6 +66,8 @@ type rule struct {
 	// which then says why.
 	entry string
 	why   string
+	// strict says that the denial wins over grants inside it, too.
+	strict bool
 }
 
 func (r rule) reason() string {
@@ -117,7 +119,7 @@ func (l *layer) access(p string) Access {
 		}
 		switch r.kind {
 		case denyRead:
-			if l.strict {
+			if l.strict || r.strict {
 				return AccessNone
 			}
 			if n >= readLen {

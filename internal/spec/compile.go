@@ -141,6 +141,7 @@ func (c *compiler) files() {
 	c.readLayers()
 	c.nameRules()
 	c.hideWorkspaces()
+	c.hideOwn()
 	c.grantImage()
 	c.grantPatterns()
 	c.grantSockets()

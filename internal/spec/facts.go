@@ -50,6 +50,9 @@ type Host struct {
 	// DataDir holds workspaces: what other commands wrote, and have not been
 	// allowed to write elsewhere. Nobody sees it.
 	DataDir string
+	// Hidden are files and directories that are nothing of any sandbox's, whatever the
+	// policy grants in them.
+	Hidden []string
 	// PolicyFiles are the files this policy was read from.
 	PolicyFiles []string
 	// Authority is the certificate authority of the network gate; nil if the

@@ -96,6 +96,22 @@ func (c *compiler) hideWorkspaces() {
 	}
 }
 
+// hideOwn denies what nobody sees who is in a sandbox.
+func (c *compiler) hideOwn() {
+	for _, p := range c.host.Hidden {
+		r, err := c.facts.resolve(clean(p))
+		if err != nil || r.missing {
+			reason := "does not exist, so that it cannot be hidden"
+			if err != nil {
+				reason = err.Error()
+			}
+			c.refuse("hidden path", p, reason, "put it back where it was")
+			continue
+		}
+		c.layers[0].rules = append(c.layers[0].rules, rule{resolved: r, kind: denyRead, why: "not for sandboxes", strict: true})
+	}
+}
+
 // overlay takes over where the changes go, if that can be held.
 func (c *compiler) overlay() {
 	o := c.command.Overlay

@@ -147,3 +147,34 @@ func TestWorkspacesOfOthersAreHidden(t *testing.T) {
 		t.Errorf("got %v by %+v", access, m)
 	}
 }
+
+// What is hidden is so whatever is granted in it, and what is beside it is not.
+func TestHiddenPathsAreSeenByNobody(t *testing.T) {
+	for name, edit := range map[string]func(*trial){
+		"granted above it": func(*trial) {},
+		"granted by name":  func(t *trial) { t.fs().AllowRead = append(t.fs().AllowRead, "/srv/own", "/srv/own/data") },
+		"to be written":    func(t *trial) { t.fs().AllowWrite = append(t.fs().AllowWrite, "/srv/own/data") },
+	} {
+		tr := newTrial()
+		for _, p := range []string{"/srv/own/data/", "/srv/own/key", "/srv/key", "/srv/other"} {
+			tr.facts.add(p)
+		}
+		tr.fs().AllowRead = append(tr.fs().AllowRead, "/srv")
+		edit(tr)
+		tr.facts.host.Hidden = []string{"/srv/own", "/srv/key"}
+		s, err := Compile(tr.policy, tr.facts, tr.command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, want := range map[string]Access{"/srv/own": AccessNone, "/srv/own/data": AccessNone, "/srv/own/key": AccessNone, "/srv/key": AccessNone, "/srv/other": AccessRead} {
+			if got, _ := s.Access(p); got != want {
+				t.Errorf("%s: %s is %v, want %v", name, p, got, want)
+			}
+		}
+	}
+	tr := newTrial()
+	tr.facts.host.Hidden = []string{"/srv/gone"}
+	if _, err := Compile(tr.policy, tr.facts, tr.command); err == nil || !strings.Contains(err.Error(), "/srv/gone: does not exist, so that it cannot be hidden") {
+		t.Errorf("missing: %v", err)
+	}
+}

@@ -58,6 +58,9 @@ func (s *Server) mayCreate(ctx context.Context, r *baileyv1.CreateSandboxRequest
 			return "", problem.Invalid(d.name, "it is negative")
 		}
 	}
+	if err := checkResources(r.GetResources()); err != nil {
+		return "", err
+	}
 	return who.ActFor(r.GetOwner())
 }
 

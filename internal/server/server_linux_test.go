@@ -589,6 +589,30 @@ func TestSandboxEndsWithItsTime(t *testing.T) {
 	}
 }
 
+// A limit that is taken is held.
+func TestLimitsThatAreNoneAreRefused(t *testing.T) {
+	s := newSite(t, nil)
+	for reason, list := range map[string][]*baileyv1.Resources{
+		"invalid_cpu_quota":    {{CpuQuota: -1}, {CpuQuota: 1}, {CpuQuota: minQuota - 1}},
+		"invalid_memory_bytes": {{MemoryBytes: -1}},
+		"invalid_pids_limit":   {{PidsLimit: -1}},
+		"invalid_disk_bytes":   {{DiskBytes: -1}},
+		"invalid_open_files":   {{OpenFiles: -1}},
+		"invalid_output_bytes": {{OutputBytes: -1}},
+	} {
+		for _, l := range list {
+			_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{CreateOnly: true, Resources: l})
+			wantReason(t, err, connect.CodeInvalidArgument, reason)
+		}
+	}
+	_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{CreateOnly: true, Resources: &baileyv1.Resources{MemoryBytes: 1}})
+	wantReason(t, err, connect.CodeFailedPrecondition, "cannot_be_held")
+	if remedy := problem.Of(err).GetRemedy(); remedy != "resources.memory: give it 1M or more" {
+		t.Errorf("remedy: %s", remedy)
+	}
+	s.create(&baileyv1.CreateSandboxRequest{CreateOnly: true, Resources: &baileyv1.Resources{CpuQuota: minQuota}})
+}
+
 func TestMemoryIsReadFromTheKernelsTable(t *testing.T) {
 	if n, ok := available("MemTotal: 10 kB\nMemAvailable:   2048 kB\n"); !ok || n != 2<<20 {
 		t.Errorf("got %d, %v", n, ok)

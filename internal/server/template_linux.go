@@ -6,11 +6,13 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"strings"
 
 	"connectrpc.com/connect"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/gate/address"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
@@ -77,12 +79,12 @@ func (s *Server) compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *s
 	return sp, held(sp)
 }
 
-// permitted refuses what no bound takes away: whatever is read or run outside the
-// sandbox on behalf of a policy, and where connections leave by. Only who may act
 // hidden is what no sandbox sees: the files of all owners, the tokens, and what else is the
 // server's own.
 func (s *Server) hidden() []string { return append([]string{s.config.Dir}, s.config.Secrets...) }
 
+// permitted refuses what no bound takes away: whatever is read or run outside the
+// sandbox on behalf of a policy, and where connections leave by. Only who may act
 // for the machine may ask for it.
 func permitted(p *policy.Policy, bounded bool) error {
 	if p.Runtime != nil {
@@ -188,6 +190,32 @@ func isPreset(name string) bool {
 	return name == "none"
 }
 
+// minQuota is the least processor time that the kernel bounds: a hundredth of a core.
+const minQuota = 1000
+
+// checkResources refuses limits that would not be any.
+func checkResources(l *baileyv1.Resources) error {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"memory_bytes", l.GetMemoryBytes()},
+		{"cpu_quota", l.GetCpuQuota()},
+		{"pids_limit", int64(l.GetPidsLimit())},
+		{"disk_bytes", l.GetDiskBytes()},
+		{"open_files", int64(l.GetOpenFiles())},
+		{"output_bytes", l.GetOutputBytes()},
+	} {
+		if f.value < 0 {
+			return problem.Invalid(f.name, "%d is negative", f.value)
+		}
+	}
+	if q := l.GetCpuQuota(); q > 0 && q < minQuota {
+		return problem.Invalid("cpu_quota", "%d is less than %d, a hundredth of a core, which is the least that can be held", q, minQuota)
+	}
+	return nil
+}
+
 // overrides are what a request says beside the policy.
 func overrides(r *baileyv1.CreateSandboxRequest) (p policy.Policy) {
 	if name := r.GetRuntime(); name != "" {
@@ -234,9 +262,17 @@ func refused(err error) error {
 	if !errors.As(err, &r) {
 		return problem.New(connect.CodeInvalidArgument, "invalid_policy", err, problem.Remedy("correct the policy"))
 	}
-	options := []problem.Option{problem.Remedy("ask for less, or for what this machine can hold")}
+	var options []problem.Option
+	var fixes []string
 	for _, reason := range r.Reasons {
 		options = append(options, problem.About(reason.Key, reason.Reason))
+		if reason.Fix != "" {
+			fixes = append(fixes, reason.Key+": "+plain.Text(reason.Fix))
+		}
 	}
+	if len(fixes) == 0 {
+		fixes = []string{"ask for less, or for what this machine can hold"}
+	}
+	options = append(options, problem.Remedy("%s", strings.Join(fixes, "; ")))
 	return failed("cannot_be_held", err, options...)
 }

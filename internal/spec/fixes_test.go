@@ -370,6 +370,11 @@ var fixes = []struct {
 	},
 	// Limits, and what there is no wall for.
 	{
+		"resources.cpu 0.0004: the kernel does not share a processor so finely; give it 0.01 or more",
+		func(t *trial) { t.policy.Resources.CPU = new(0.0004) },
+		func(t *trial) { t.policy.Resources.CPU = new(0.01) },
+	},
+	{
 		"resources.memory 4K: no program can be loaded in so little; give it 1M or more",
 		func(t *trial) { t.policy.Resources.Memory = new(policy.Size(4096)) },
 		func(t *trial) { t.policy.Resources.Memory = new(policy.Size(1 << 20)) },

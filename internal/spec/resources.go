@@ -54,6 +54,8 @@ const (
 	keyDisk = "resources.disk"
 	// minMemory is what a program needs to be loaded at all.
 	minMemory = 1 << 20
+	// minCPU is the least that the kernel gives of a processor.
+	minCPU = 0.01
 	// minDisk keeps the directories of the sandbox itself from filling it.
 	minDisk = 1 << 20
 )
@@ -86,6 +88,7 @@ func (c *compiler) limits() {
 	}
 	if r.CPU != nil {
 		whole.CPU = int64(math.Round(*r.CPU * 1000))
+		c.refuseIf(*r.CPU < minCPU, "resources.cpu", strconv.FormatFloat(*r.CPU, 'f', -1, 64), "the kernel does not share a processor so finely", "give it 0.01 or more")
 	}
 	if whole != (Limits{}) {
 		c.spec.Limits = &whole

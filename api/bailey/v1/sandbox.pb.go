@@ -399,7 +399,7 @@ type Resources struct {
 	// memory_bytes of all its processes and private files.
 	MemoryBytes int64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	// cpu_quota is processor time in microseconds for every 100,000: 50000 is half
-	// a core.
+	// a core. 1000 is the least.
 	CpuQuota int64 `protobuf:"varint,2,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
 	// pids_limit is the most processes and threads.
 	PidsLimit int32 `protobuf:"varint,3,opt,name=pids_limit,json=pidsLimit,proto3" json:"pids_limit,omitempty"`

@@ -18,6 +18,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/image"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
+	"github.com/bailey-sandbox/bailey/internal/server"
 	"github.com/bailey-sandbox/bailey/internal/server/token"
 	"github.com/bailey-sandbox/bailey/internal/server/transport"
 	"github.com/bailey-sandbox/bailey/internal/store"
@@ -42,6 +43,7 @@ type options struct {
 	certificate, key, clientCA   string
 	collector                    string
 	pool                         int
+	quota                        server.Quota
 	drainTime, orphanTime        time.Duration
 }
 
@@ -70,6 +72,10 @@ func readOptions(args []string, stdout io.Writer) (*options, error) {
 	f.Var(&o.origins, "origin", "`origin` of web pages that may call the server; can be given several times")
 	f.DurationVar(&o.drainTime, "drain-timeout", 30*time.Second, "how long requests may take to finish at the end")
 	f.IntVar(&o.pool, "pool", 8, "`number` of sandboxes that may be made before they are asked for; 0 is none")
+	f.Var((*count)(&o.quota.Sandboxes), "owner-sandboxes", "`number` of sandboxes that an owner may have; 0 is any")
+	f.Var((*count)(&o.quota.Execs), "owner-execs", "`number` of commands that an owner may run at once; 0 is any")
+	f.Var((*size)(&o.quota.Storage), "owner-storage", "`size`, such as 20G, that codebases, snapshots and changes of an owner may take; 0 is any")
+	f.Var((*rate)(&o.quota.Rate), "owner-rate", "`number` of requests that an owner may send in a second; 0 is any")
 	f.DurationVar(&o.orphanTime, "orphan-timeout", 10*time.Minute, "how long sandboxes go on without a server")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error; debug has every request")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
@@ -167,6 +173,7 @@ func (o *options) serve(ctx context.Context, log *slog.Logger, stdout io.Writer)
 	t, err := transport.New(transport.Config{
 		Services: core.services(), Tokens: token.In(db), Requests: db, Journal: filepath.Join(o.state, "requests"), Log: log,
 		Collectors: core.collectors(), Hosts: o.hosts, Origins: o.origins, Audit: o.audit(), Spans: spans,
+		Rate: o.quota.Rate,
 	})
 	if err != nil {
 		return nil, err

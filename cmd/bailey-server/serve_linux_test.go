@@ -97,13 +97,17 @@ func short(t *testing.T) string {
 
 func TestServerListensWhereItSaysAndEndsWhenAsked(t *testing.T) {
 	state := short(t)
-	d := start(t, "--state", state, "--orphan-timeout", "1s")
+	d := start(t, "--state", state, "--orphan-timeout", "1s", "--owner-sandboxes", "3", "--owner-execs", "4", "--owner-storage", "1M", "--owner-rate", "0.5")
 	if len(d.addresses) != 1 || d.addresses[0] != "unix:"+socket(state) {
 		t.Errorf("it listens on %q", d.addresses)
 	}
 	info, err := baileyv1connect.NewServerServiceClient(over(socket(state)), "http://x").GetServer(t.Context(), &baileyv1.GetServerRequest{})
 	if err != nil || info.GetOwner() != "local" {
 		t.Errorf("GetServer: %v, %v", info, err)
+	}
+	usage, err := baileyv1connect.NewServerServiceClient(over(socket(state)), "http://x").GetUsage(t.Context(), &baileyv1.GetUsageRequest{Owner: "ann"})
+	if err != nil || usage.GetSandboxesLimit() != 3 || usage.GetExecsLimit() != 4 || usage.GetStorageLimitBytes() != 1<<20 || usage.GetRequestsPerSecondLimit() != 0.5 {
+		t.Errorf("the limits of an owner: %v, %v", usage, err)
 	}
 	second := exec.Command(testenv.Binary(t, "baileyd"), "serve", "--state", state)
 	if out, err := second.CombinedOutput(); err == nil || !strings.Contains(string(out), state) {
@@ -245,6 +249,9 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 		{"serve", "--state", state, "--tls-cert", "/nothing"},
 		{"serve", "--state", state, "--tls-cert", "/nothing", "--tls-key", "/nothing"},
 		{"serve", "--state", state, "--log-level", "loud"},
+		{"serve", "--state", state, "--owner-sandboxes", "-1"},
+		{"serve", "--state", state, "--owner-storage", "much"},
+		{"serve", "--state", state, "--owner-rate", "NaN"},
 		{"serve", "--state", state, "--log-format", "xml"},
 		{"token"},
 		{"token", "create", "--state", state},

@@ -34,7 +34,12 @@ func (s *Server) UploadArchive(ctx context.Context, from *connect.ClientStream[b
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.sandbox(ctx, id); err != nil {
+	k, err := s.sandbox(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	left, err := s.mayStore(ctx, k.sandbox.GetOwner(), 0)
+	if err != nil {
 		return nil, err
 	}
 	passing, err := s.passing()
@@ -50,7 +55,8 @@ func (s *Server) UploadArchive(ctx context.Context, from *connect.ClientStream[b
 		return nil, err
 	}
 	defer release()
-	count, err := unpack(dir, name, passing)
+	count, err := unpack(dir, name, passing, left)
+	s.unmeasured(k.sandbox.GetOwner())
 	return &baileyv1.UploadArchiveResponse{FileCount: count}, err
 }
 
@@ -67,8 +73,9 @@ func uploaded(from *connect.ClientStream[baileyv1.UploadArchiveRequest], first [
 	}}
 }
 
-// unpack unpacks an archive over what is in a directory, and counts its entries.
-func unpack(dir *os.File, name string, from *passing) (count int64, err error) {
+// unpack unpacks an archive of at most so many bytes over what is in a directory, and
+// counts its entries.
+func unpack(dir *os.File, name string, from *passing, most int64) (count int64, err error) {
 	if err := makeDirs(dir, name, 0o755); err != nil {
 		return 0, err
 	}
@@ -82,16 +89,22 @@ func unpack(dir *os.File, name string, from *passing) (count int64, err error) {
 		return 0, fileError(name, err)
 	}
 	o := archive.ReadOptions{
-		Form: archive.Plain, Over: true, Limits: archive.Limits{Bytes: int64(st.Bavail) * st.Bsize},
+		Form: archive.Plain, Over: true, Limits: archive.Limits{Bytes: min(int64(st.Bavail)*st.Bsize, most)},
 		Progress: func(files, _ int64) { count = files },
 	}
 	if err := archive.Read(from, to, o); err != nil {
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, archive.ErrTooLarge) {
-			return 0, problem.New(connect.CodeResourceExhausted, "no_space", err, problem.Remedy("send less, or give the sandbox more"))
+			return 0, noSpace(err)
 		}
 		return 0, importError(err)
 	}
 	return count, nil
+}
+
+// noSpace is the answer where neither the disk nor the owner's share of it has room.
+func noSpace(err error) error {
+	return problem.New(connect.CodeResourceExhausted, "no_space", err,
+		problem.Remedy("send less, or remove what is not needed: GetUsage tells what the owner may store"))
 }
 
 // DownloadArchive implements the API.

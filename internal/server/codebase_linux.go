@@ -198,7 +198,11 @@ func (s *Server) advance(ctx context.Context, id string, build func(c *codebase,
 	if err != nil {
 		return nil, err
 	}
-	old := c.place()
+	left, err := s.mayStore(ctx, c.GetOwner(), 0)
+	if err != nil {
+		return nil, err
+	}
+	old, before := c.place(), c.GetSizeBytes()
 	next := placeOf(id, c.GetVersion()+1)
 	if err := s.dropVersion(next); err != nil { // of a server that was killed before it said so
 		return nil, err
@@ -216,6 +220,10 @@ func (s *Server) advance(ctx context.Context, id string, build func(c *codebase,
 			c.SizeBytes += l.Bytes
 		}
 	}
+	if more := c.GetSizeBytes() - before; more > left {
+		return nil, errors.Join(s.storageFull(c.GetOwner(), s.config.Quota.Storage-left+more), s.dropVersion(next))
+	}
+	s.tookUp(c.GetOwner(), c.GetSizeBytes()-before)
 	if err = c.save(); err == nil {
 		err = s.store.Commit(ctx, append(further, store.Put(c.record))...)
 	}
@@ -234,6 +242,9 @@ func importError(err error) error {
 	var e *connect.Error
 	if err == nil || errors.As(err, &e) {
 		return err
+	}
+	if errors.Is(err, archive.ErrTooLarge) {
+		return noSpace(err)
 	}
 	return problem.New(connect.CodeInvalidArgument, "invalid_archive", err, problem.Remedy("send a tar archive, plain or compressed with gzip"))
 }
@@ -260,7 +271,11 @@ func (s *Server) UploadCodebase(ctx context.Context, from *connect.ClientStream[
 	return s.advance(ctx, first.GetCodebaseId(), func(c *codebase, place string) (workspace.Codebase, error) {
 		o := workspace.ImportOptions{Name: place, Source: "upload"}
 		var made workspace.Codebase
-		var err error
+		left, err := s.mayStore(ctx, c.GetOwner(), 0)
+		if err != nil {
+			return made, err
+		}
+		o.Limits.Bytes = left
 		if replace || c.GetVersion() == 0 {
 			made, err = s.files.ImportArchive(body, o)
 		} else {

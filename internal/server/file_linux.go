@@ -401,6 +401,9 @@ func (s *Server) WriteFile(ctx context.Context, r *baileyv1.WriteFileRequest) (*
 	if len(r.GetContent()) > mostInOne {
 		return nil, problem.Invalid("content", "it has more than %d bytes; use UploadFile", mostInOne)
 	}
+	if _, _, err := s.mayWrite(ctx, r, int64(len(r.GetContent()))); err != nil {
+		return nil, err
+	}
 	return s.edit(ctx, r, func(dir *os.File, name string) (*baileyv1.FileInfo, error) {
 		return writeFile(dir, name, r.GetMode(), r.GetMakeParents(), func(f *os.File) error {
 			_, err := f.Write(r.GetContent())
@@ -415,7 +418,12 @@ func (s *Server) UploadFile(ctx context.Context, from *connect.ClientStream[bail
 		return nil, errors.Join(from.Err(), problem.Invalid("path", "the first message names the file"))
 	}
 	first := from.Msg()
-	write := func(f *os.File) error {
+	owner, left, err := s.mayWrite(ctx, first, 0)
+	if err != nil {
+		return nil, err
+	}
+	write := func(file *os.File) error {
+		f := &rationed{file, s, owner, left}
 		_, err := f.Write(first.GetContent().GetData())
 		for err == nil && from.Receive() {
 			_, err = f.Write(from.Msg().GetContent().GetData())

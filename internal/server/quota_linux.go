@@ -26,7 +26,10 @@ import (
 // Quota bounds what each owner has. Zero is no limit.
 type Quota struct {
 	Sandboxes int
-	Execs     int // that run at once
+	Execs     int   // that run at once
+	Storage   int64 // bytes of codebases, snapshots and changes
+	// Rate is how many requests may come in a second. The transport holds it.
+	Rate float64
 }
 
 // What is left free on the machine: below it nothing more is made.
@@ -44,6 +47,9 @@ func (s *Server) admit(ctx context.Context, owner string, n int) (release func()
 		if err := s.room(n); err != nil {
 			return nil, err
 		}
+	}
+	if _, err := s.mayStore(ctx, owner, 0); err != nil {
+		return nil, err
 	}
 	most := s.config.Quota.Sandboxes
 	if most == 0 {
@@ -238,7 +244,15 @@ func (s *Server) GetUsage(ctx context.Context, r *baileyv1.GetUsageRequest) (*ba
 	if err != nil {
 		return nil, err
 	}
-	out := &baileyv1.Usage{Owner: owner, Sandboxes: int32(n), SandboxesLimit: int32(s.config.Quota.Sandboxes), ExecsLimit: int32(s.config.Quota.Execs)}
+	bytes, err := s.storage(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	most := s.config.Quota
+	out := &baileyv1.Usage{
+		Owner: owner, Sandboxes: int32(n), SandboxesLimit: int32(most.Sandboxes), ExecsLimit: int32(most.Execs),
+		StorageBytes: bytes, StorageLimitBytes: most.Storage, RequestsPerSecondLimit: most.Rate,
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out.Execs = int32(s.runningExecs(owner))

@@ -73,9 +73,11 @@ type Server struct {
 	execs    map[string]*execution // commands that run or are remembered
 	sessions map[string]*session
 	expiry   map[string]*time.Timer
-	views    map[string]*view // of sandboxes that do not run
-	feeds    map[string]*feed // of sandboxes that somebody watches
-	making   map[string]int   // sandboxes that are being made, by owner
+	views    map[string]*view    // of sandboxes that do not run
+	feeds    map[string]*feed    // of sandboxes that somebody watches
+	making   map[string]int      // sandboxes that are being made, by owner
+	stored   map[string]measured // by owner
+	layers   map[string]int64    // bytes of layers that were looked at
 	closing  bool
 	work     sync.WaitGroup
 }
@@ -104,6 +106,7 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 		config: c, store: c.Store, log: c.Log, began: time.Now(),
 		boxes: make(map[string]*box), execs: make(map[string]*execution), sessions: make(map[string]*session),
 		expiry: make(map[string]*time.Timer), views: make(map[string]*view),
+		stored: make(map[string]measured), layers: make(map[string]int64),
 	}
 	s.figures, s.pool = newFigures(s), newPool(s, c.Pool)
 	if err := s.settle(); err != nil {

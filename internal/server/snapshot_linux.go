@@ -89,6 +89,9 @@ func (s *Server) CreateSnapshot(ctx context.Context, r *baileyv1.CreateSnapshotR
 			return loadSnapshot(r)
 		}
 	}
+	if _, err := s.mayStore(ctx, k.sandbox.GetOwner(), 0); err != nil {
+		return nil, err
+	}
 	sealed, err := s.seal(k)
 	if err != nil {
 		return nil, err

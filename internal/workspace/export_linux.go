@@ -78,12 +78,8 @@ func (s *Store) ImportLayer(r io.Reader, base string, o ImportOptions) (Codebase
 	if err := s.checkNew(o.Name); err != nil {
 		return Codebase{}, err
 	}
-	if o.Limits.Bytes == 0 {
-		free, err := s.free()
-		if err != nil {
-			return Codebase{}, err
-		}
-		o.Limits.Bytes = free
+	if err := s.withinFree(&o.Limits); err != nil {
+		return Codebase{}, err
 	}
 	b, err := s.build()
 	if err != nil {

@@ -30,7 +30,7 @@ type ImportOptions struct {
 
 	// Of archives.
 	Form   archive.Form
-	Limits archive.Limits // 0 bytes: what is free on the disk
+	Limits archive.Limits // of bytes at most what is free on the disk
 }
 
 // ImportDirectory makes a codebase of a directory. Where the file system can, the
@@ -95,12 +95,8 @@ func (b *building) apart(from *os.File, left func(path, why string)) (skip func(
 
 // ImportArchive makes a codebase of a tar archive, which may be compressed.
 func (s *Store) ImportArchive(r io.Reader, o ImportOptions) (Codebase, error) {
-	if o.Limits.Bytes == 0 {
-		free, err := s.free()
-		if err != nil {
-			return Codebase{}, err
-		}
-		o.Limits.Bytes = free
+	if err := s.withinFree(&o.Limits); err != nil {
+		return Codebase{}, err
 	}
 	return s.importLayer(o, func(b *building) error {
 		return archive.Read(r, b.root, archive.ReadOptions{Form: o.Form, Limits: o.Limits, Progress: b.count(o.Progress)})
@@ -134,6 +130,15 @@ func (s *Store) importLayer(o ImportOptions, fill func(*building) error) (Codeba
 		return Codebase{}, err
 	}
 	return s.saveCodebase(Codebase{Name: o.Name, Source: o.Source, Layers: []string{b.layer.ID}})
+}
+
+// withinFree lowers a limit to what is free on the disk.
+func (s *Store) withinFree(l *archive.Limits) error {
+	free, err := s.free()
+	if err == nil && (l.Bytes == 0 || l.Bytes > free) {
+		l.Bytes = free
+	}
+	return err
 }
 
 // free is how much this user can still write to the disk.

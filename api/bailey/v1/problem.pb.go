@@ -29,7 +29,7 @@ const (
 type Problem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// reason names the kind of error and never changes, such as
-	// "sandbox_not_found", "owner_quota" or "layer_missing".
+	// "sandbox_not_found", "storage_exhausted" or "layer_missing".
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// remedy is what to do about it: one command, one setting, or one request.
 	Remedy string `protobuf:"bytes,2,opt,name=remedy,proto3" json:"remedy,omitempty"`

@@ -269,13 +269,14 @@ type Usage struct {
 	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
 	// sandboxes there are.
 	Sandboxes int32 `protobuf:"varint,2,opt,name=sandboxes,proto3" json:"sandboxes,omitempty"`
-	// sandboxes_limit is how many there may be.
+	// sandboxes_limit is how many there may be; 0 is any number, here and below.
 	SandboxesLimit int32 `protobuf:"varint,3,opt,name=sandboxes_limit,json=sandboxesLimit,proto3" json:"sandboxes_limit,omitempty"`
 	// execs that run.
 	Execs int32 `protobuf:"varint,4,opt,name=execs,proto3" json:"execs,omitempty"`
 	// execs_limit is how many may run.
 	ExecsLimit int32 `protobuf:"varint,5,opt,name=execs_limit,json=execsLimit,proto3" json:"execs_limit,omitempty"`
-	// storage_bytes are what codebases, snapshots and changes take.
+	// storage_bytes are what codebases, snapshots and changes take on the server's
+	// disk; what several of them share is counted once.
 	StorageBytes int64 `protobuf:"varint,6,opt,name=storage_bytes,json=storageBytes,proto3" json:"storage_bytes,omitempty"`
 	// storage_limit_bytes is how much they may take.
 	StorageLimitBytes int64 `protobuf:"varint,7,opt,name=storage_limit_bytes,json=storageLimitBytes,proto3" json:"storage_limit_bytes,omitempty"`

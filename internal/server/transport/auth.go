@@ -29,6 +29,10 @@ func (t *Transport) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		note(r.Context(), c)
+		if refused := t.pace.check(w, c); refused != nil {
+			reject(w, r, refused)
+			return
+		}
 		next.ServeHTTP(w, r.WithContext(caller.With(r.Context(), c)))
 	})
 }

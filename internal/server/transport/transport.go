@@ -14,6 +14,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/vanguard"
@@ -70,6 +71,8 @@ type Config struct {
 	// Bounds are limits on what one request may cost; those that are zero are the
 	// defaults.
 	Bounds Bounds
+	// Rate is how many requests an owner may send in a second; 0 is any number.
+	Rate float64
 }
 
 // Transport is a server's outer side.
@@ -79,6 +82,7 @@ type Transport struct {
 	handler http.Handler
 	rpc     http.Handler // the Connect handlers, without the outer checks
 	figures *figures
+	pace    *pace
 	audit   *auditor
 	journal *journal
 	drain   drain
@@ -93,6 +97,7 @@ func New(c Config) (*Transport, error) {
 		c.LocalOwner = "local"
 	}
 	t := &Transport{config: c, bounds: c.Bounds.orDefault(), figures: newFigures(c.Collectors), audit: &auditor{to: c.Audit, log: c.Log}}
+	t.pace = &pace{rate: c.Rate, now: time.Now, owners: map[string]allowance{}}
 	t.drain.init()
 	var err error
 	if t.journal, err = openJournal(c.Journal); err != nil {

@@ -23,7 +23,7 @@ type core struct {
 }
 
 func openCore(ctx context.Context, o *options, db store.Store, log *slog.Logger) (*core, error) {
-	c := server.Config{Dir: o.state, Images: o.images, Store: db, Orphans: o.orphanTime, Pool: o.pool, Quota: o.quota, Log: log}
+	c := server.Config{Dir: o.state, Images: o.images, Store: db, Orphans: o.orphanTime, Pool: o.pool, Quota: o.quota, Usual: o.usual, Most: o.most, Log: log}
 	if o.key != "" {
 		key, err := filepath.Abs(o.key)
 		if err != nil {

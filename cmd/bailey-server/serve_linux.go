@@ -44,6 +44,7 @@ type options struct {
 	collector                    string
 	pool                         int
 	quota                        server.Quota
+	usual, most                  server.Allotment
 	drainTime, orphanTime        time.Duration
 }
 
@@ -76,6 +77,12 @@ func readOptions(args []string, stdout io.Writer) (*options, error) {
 	f.Var((*count)(&o.quota.Execs), "owner-execs", "`number` of commands that an owner may run at once; 0 is any")
 	f.Var((*size)(&o.quota.Storage), "owner-storage", "`size`, such as 20G, that codebases, snapshots and changes of an owner may take; 0 is any")
 	f.Var((*rate)(&o.quota.Rate), "owner-rate", "`number` of requests that an owner may send in a second; 0 is any")
+	f.Var((*size)(&o.usual.Memory), "default-memory", "`size`, such as 1G, of memory for a sandbox that asks for none; 0 is as --max-memory")
+	f.Var((*rate)(&o.usual.CPU), "default-cpu", "`number` of processors, such as 0.5, for a sandbox that asks for none; 0 is as --max-cpu")
+	f.Var((*count)(&o.usual.Pids), "default-pids", "`number` of processes for a sandbox that asks for none; 0 is as --max-pids")
+	f.Var((*size)(&o.most.Memory), "max-memory", "`size` of memory that a sandbox may ask for; 0 is any")
+	f.Var((*rate)(&o.most.CPU), "max-cpu", "`number` of processors that a sandbox may ask for; 0 is any")
+	f.Var((*count)(&o.most.Pids), "max-pids", "`number` of processes that a sandbox may ask for; 0 is any")
 	f.DurationVar(&o.orphanTime, "orphan-timeout", 10*time.Minute, "how long sandboxes go on without a server")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error; debug has every request")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")

@@ -252,6 +252,7 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 		{"serve", "--state", state, "--owner-sandboxes", "-1"},
 		{"serve", "--state", state, "--owner-storage", "much"},
 		{"serve", "--state", state, "--owner-rate", "NaN"},
+		{"serve", "--state", state, "--default-pids", "2", "--max-pids", "1"},
 		{"serve", "--state", state, "--log-format", "xml"},
 		{"token"},
 		{"token", "create", "--state", state},

@@ -328,6 +328,9 @@ func (p *pool) makeSpare(of *kind) (*spare, error) {
 
 func (s *Server) raiseSpare(over *spec.Overlay, of *kind) (*spare, error) {
 	sp, err := s.compile(of.request, of.bounded, over)
+	if err == nil {
+		err = s.config.Most.within(sp)
+	}
 	if err != nil {
 		return nil, err
 	}

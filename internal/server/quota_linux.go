@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -31,13 +27,6 @@ type Quota struct {
 	// Rate is how many requests may come in a second. The transport holds it.
 	Rate float64
 }
-
-// What is left free on the machine: below it nothing more is made.
-const (
-	reserveMemory = 256 << 20
-	perSandbox    = 4 // descriptors of the server and of the keeper
-	reserveFiles  = 256
-)
 
 // admit says whether so many sandboxes may be made for an owner, before anything
 // is, and counts them until release is called.
@@ -87,47 +76,6 @@ func (s *Server) count() int {
 
 func exhausted(what string, err error, remedy string) error {
 	return problem.New(connect.CodeResourceExhausted, what+"_exhausted", err, problem.Remedy("%s", remedy), problem.Retryable())
-}
-
-// room says whether the machine has what so many more sandboxes need.
-func (s *Server) room(n int) error {
-	have := s.count()
-	var lim unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err == nil && uint64((have+n)*perSandbox+reserveFiles) > lim.Cur {
-		return exhausted("descriptors", fmt.Errorf("%d sandboxes need more open files than the limit of %d", have+n, lim.Cur), "raise it: LimitNOFILE= in the unit, or ulimit -n, and start the server again")
-	}
-	// Where nothing is known, nothing is refused for it.
-	if free, known := s.memory(); known && free < reserveMemory {
-		return exhausted("memory", fmt.Errorf("the machine has only %d MB of memory left", free>>20), "destroy sandboxes that are not needed")
-	}
-	return nil
-}
-
-// memory is what the machine has left.
-func (s *Server) memory() (bytes int64, known bool) {
-	if s.config.Memory != nil {
-		return s.config.Memory()
-	}
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, false
-	}
-	return available(string(data))
-}
-
-// available reads how much memory is left:
-//
-//	MemAvailable:   12345678 kB
-func available(meminfo string) (bytes int64, ok bool) {
-	for line := range strings.Lines(meminfo) {
-		rest, found := strings.CutPrefix(line, "MemAvailable:")
-		if !found {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-		return n << 10, err == nil
-	}
-	return 0, false
 }
 
 // plan has a sandbox destroyed when its time is over.

@@ -87,7 +87,9 @@ func (s *Server) newKept(ctx context.Context, owner string, r *baileyv1.CreateSa
 	if d := r.GetTtl().AsDuration(); d > 0 {
 		sb.ExpireTime = timestamppb.New(now.Add(d))
 	}
-	return &kept{record: &store.Record{Kind: store.Sandboxes, ID: sb.Id}, sandbox: sb, request: r, bounded: bounded}
+	k := &kept{record: &store.Record{Kind: store.Sandboxes, ID: sb.Id}, sandbox: sb, request: r, bounded: bounded}
+	s.allot(k)
+	return k
 }
 
 // establish makes a sandbox, with the layer that it writes to, unless an earlier
@@ -165,8 +167,12 @@ func (s *Server) makeFiles(ctx context.Context, r *baileyv1.CreateSandboxRequest
 // bringUp starts a sandbox, if it is to be started, and writes it down.
 func (s *Server) bringUp(ctx context.Context, k *kept, start bool) error {
 	sb := k.sandbox
+	s.allot(k) // it may be older than the server's limits
 	if !start {
 		sp, err := s.compiled(k)
+		if err == nil {
+			err = s.config.Most.within(sp)
+		}
 		if err != nil {
 			return err
 		}
@@ -237,8 +243,10 @@ func (s *Server) raise(ctx context.Context, k *kept) (st keeper.Standing, err er
 	id := k.sandbox.GetId()
 	var sp *spec.Spec
 	err = traced(ctx, "compile", id, trace.SpanKindInternal, func() (err error) {
-		sp, err = s.compiled(k)
-		return err
+		if sp, err = s.compiled(k); err != nil {
+			return err
+		}
+		return s.config.Most.within(sp)
 	})
 	if err != nil {
 		return st, err

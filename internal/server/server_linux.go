@@ -35,6 +35,8 @@ type Config struct {
 	Orphans time.Duration
 	// Quota bounds what each owner has.
 	Quota Quota
+	// Usual is what a sandbox has that asks for nothing, and Most what it may ask for.
+	Usual, Most Allotment
 	// Pool is how many sandboxes may be made before they are asked for; 0 is none.
 	Pool int
 	// Images is the directory of the images that sandboxes can be made of; empty is none.
@@ -42,6 +44,10 @@ type Config struct {
 	// Memory says how much memory the machine has left, if that is known; nil is as the
 	// kernel says.
 	Memory func() (bytes int64, known bool) `json:"-"`
+	// Disk says how much can still be written to the disk, and Processes how many more
+	// there may be; as Memory.
+	Disk      func() (bytes int64, known bool) `json:"-"`
+	Processes func() (left int, known bool)    `json:"-"`
 	// Log gets what nobody asked for; nil for nothing.
 	Log *slog.Logger `json:"-"`
 }
@@ -101,6 +107,9 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := c.checkAllotments(); err != nil {
+		return nil, err
 	}
 	s := &Server{
 		config: c, store: c.Store, log: c.Log, began: time.Now(),

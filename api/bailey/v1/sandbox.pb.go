@@ -392,8 +392,10 @@ func (x *Sandbox) GetParentId() string {
 	return ""
 }
 
-// Resources are limits of one sandbox. 0 is the server's default. What the
-// machine cannot hold is refused by name.
+// Resources are limits of one sandbox. 0 is what its policy says, or else the
+// server's default, which may be none; a sandbox tells the ones that it was given.
+// What is more than the server gives, or what the machine cannot hold, is refused
+// by name.
 type Resources struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// memory_bytes of all its processes and private files.
@@ -403,7 +405,9 @@ type Resources struct {
 	CpuQuota int64 `protobuf:"varint,2,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
 	// pids_limit is the most processes and threads.
 	PidsLimit int32 `protobuf:"varint,3,opt,name=pids_limit,json=pidsLimit,proto3" json:"pids_limit,omitempty"`
-	// disk_bytes is the most it can write to its own layer.
+	// disk_bytes would be the most it can write to its own layer. It is refused as
+	// cannot_be_held: nobody counts what one sandbox writes to the server's disk. What
+	// an owner stores is counted, and can be bounded.
 	DiskBytes int64 `protobuf:"varint,4,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
 	// open_files is the most descriptors of one process.
 	OpenFiles int32 `protobuf:"varint,5,opt,name=open_files,json=openFiles,proto3" json:"open_files,omitempty"`

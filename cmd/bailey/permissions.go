@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/finding"
 	"github.com/bailey-sandbox/bailey/internal/pathrule"
@@ -16,8 +20,12 @@ func fromPermissions(f *finding.Finding, s *spec.Spec, origins policy.Origins) e
 		return nil
 	}
 	d, err := s.Rules.Decide(f.Subject)
-	if err != nil || d.Rule < 0 || d.Permission == pathrule.Write {
+	if err != nil {
 		return err
+	}
+	defer fromLinks(f, s.Rules, d.Permission)
+	if d.Rule < 0 || d.Permission == pathrule.Write {
+		return nil
 	}
 	switch {
 	case d.Way:
@@ -37,4 +45,18 @@ func fromPermissions(f *finding.Finding, s *spec.Spec, origins policy.Origins) e
 		f.Where = pos.String()
 	}
 	return nil
+}
+
+// fromLinks adds that other names of a file count as well.
+func fromLinks(f *finding.Finding, r *spec.Rules, granted pathrule.Permission) {
+	var st unix.Stat_t
+	if !f.Allowed || unix.Lstat(f.Subject, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Nlink < 2 {
+		return
+	}
+	for _, list := range r.Lists {
+		if slices.ContainsFunc(list, func(r pathrule.Rule) bool { return r.Permission < granted }) {
+			f.Verdict += fmt.Sprintf(", unless another of its %d hard links permits less", st.Nlink)
+			return
+		}
+	}
 }

@@ -43,6 +43,11 @@ const somePermissions = `{"workspace": {"rules": [
 
 func TestPathPermissionsHoldForACommand(t *testing.T) {
 	b := permissionsBench(t)
+	for old, name := range map[string]string{"src/.env": "notes", "lib/x": "other"} { // as a run without rules could have left them
+		if err := os.Link(filepath.Join(b.dir, old), filepath.Join(b.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	under := func(line string) result { return b.run("-q", "--policy", somePermissions, "-c", line) }
 	under("cat src/a.go secret/pub/ok lib/x; echo; ls -A secret src; stat -c %s docs/a.md").want(t, 0,
 		"src/a.gosecret/pub/oklib/x\nsecret:\npub\n\nsrc:\na.go\n9\n", "")
@@ -50,6 +55,7 @@ func TestPathPermissionsHoldForACommand(t *testing.T) {
 		"cat src/.env", "cat docs/a.md", "cat secret/no", "echo > lib/x", "echo > lib/new", "echo > src/.env", "mkdir secret/new",
 		"ln docs/a.md x", "mv docs/a.md x", "chmod 644 docs/a.md", "cp docs/a.md x", "rm -f lib/x", "mv lib lib2 && echo > lib2/x",
 		"exec 3<src/.env", "cat /proc/self/cwd/src/.env", "cat /proc/1/root" + b.dir + "/docs/a.md", "mv secret s && cat s/no",
+		"cat notes", "echo > other",
 	} {
 		if got := under(line); got.status == 0 {
 			t.Errorf("%s: %+v", line, got)
@@ -156,7 +162,12 @@ func TestPresetsOfPathPermissions(t *testing.T) {
 
 func TestExplainPathKnowsPathPermissions(t *testing.T) {
 	b := newBench(t)
+	b.write("linked", "two names\n", 0o644)
+	if err := os.Link(filepath.Join(b.dir, "linked"), filepath.Join(b.dir, ".env")); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
+		"linked":        "can be read and written, unless another of its 2 hard links permits less\n",
 		"src/.env":      "does not exist inside\n  by  workspace.rules **/.env (none)",
 		"docs/x/a.md":   "shows its name and size, and not its content\n  by  workspace.rules docs/**/*.md (view)",
 		"secret":        "is hidden; if it is a directory, it shows only the way to what a rule grants below it\n  by  workspace.rules secret (none)",

@@ -67,6 +67,17 @@ func (s *Set) Permission(path string) Permission {
 	return least
 }
 
+// Least is the least that a path can be permitted.
+func (s *Set) Least() Permission {
+	least := Write
+	for _, l := range s.lists {
+		for i := range l.rules {
+			least = min(least, l.rules[i].Permission)
+		}
+	}
+	return least
+}
+
 // SameBelow says whether everything below a directory keeps its permission when
 // the directory is renamed, whatever is in it. It says true only if that is
 // certain.

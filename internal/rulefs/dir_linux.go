@@ -161,6 +161,7 @@ func (fs *FS) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntry
 		}
 		rules := n.view.rules.Load()
 		if d := rules.Decide(join(dir, e.name)); d.IsVisible(st.Mode&unix.S_IFMT == unix.S_IFDIR) {
+			fs.findLinks(n.view, rules, &st, d.Permission)
 			fs.answer(fs.enter(n, e.name, &st, d.Permission, rules), n, &st, answer)
 		}
 		return nil

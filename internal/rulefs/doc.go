@@ -14,10 +14,10 @@
 // directories by descriptors and looks up one name at a time, without following
 // links.
 //
-// Rules judge names. A node of the file system is one file under one permission:
-// two names of a file with the same permission are one node, which has one cache,
-// and with different permissions they are two. So nothing that was cached by a
-// name that may be read is ever shown by one that may not.
+// Rules judge names, and a file with several is permitted the least that any of
+// them is. A node of the file system is one file under one permission, with one
+// cache: when the permission of a name changes, it is another node. So nothing that
+// was cached when it could be read is ever shown when it cannot.
 //
 // Files are opened without a message: the kernel keeps what it knows of a file,
 // its pages included, and asks again when it is told that something has changed.

@@ -46,6 +46,9 @@ type view struct {
 	root  *node
 	rules atomic.Pointer[pathrule.Set]
 	gone  atomic.Bool
+
+	searching sync.Mutex // held by who looks for links, or changes the rules
+	links     links
 }
 
 // Timeouts of what the kernel knows. Where changes are watched they only bound
@@ -147,6 +150,7 @@ func (fs *FS) lookup(dir *node, name, path string, out *fuse.EntryOut) error {
 	if err != nil {
 		return err
 	}
+	fs.findLinks(dir.view, rules, &st, d.Permission)
 	fs.answer(fs.enter(dir, name, &st, d.Permission, rules), dir, &st, out)
 	return nil
 }
@@ -188,8 +192,8 @@ func (fs *FS) timeout(dir *node) time.Duration {
 	return blindTimeout
 }
 
-// enter returns the node of a file at a name, with one lookup more. What it is
-// permitted was decided by some rules; if there are others by now, they decide.
+// enter returns the node of a file at a name, with one lookup more. What the name
+// grants was decided by some rules; if there are others by now, they decide.
 func (fs *FS) enter(dir *node, name string, st *unix.Stat_t, permission pathrule.Permission, by *pathrule.Set) *node {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -197,10 +201,14 @@ func (fs *FS) enter(dir *node, name string, st *unix.Stat_t, permission pathrule
 		permission = rules.Permission(join(dir.path(), name))
 	}
 	id, kind := idOf(st), st.Mode&unix.S_IFMT
+	if isShared(st) {
+		permission = fs.left(dir.view, dir.view.rules.Load(), st, permission)
+	}
 	fits := func(n *node) bool {
 		return n != nil && n.view == dir.view && n.file == id && n.kind == kind && n.allows() == permission
 	}
 	if old := dir.children[name]; fits(old) {
+		old.names = max(old.names, uint64(st.Nlink))
 		old.lookups++
 		return old
 	} else if old != nil {
@@ -216,6 +224,7 @@ func (fs *FS) enter(dir *node, name string, st *unix.Stat_t, permission pathrule
 		}
 	}
 	fs.place(n, dir, name)
+	n.names = max(n.names, uint64(st.Nlink))
 	n.lookups++
 	return n
 }
@@ -370,13 +379,21 @@ func (fs *FS) end(name string) {
 // change gives a view other rules. When it returns, nothing that they forbid is
 // answered any more, and the kernel has forgotten what it knew.
 func (fs *FS) change(name string, rules *pathrule.Set) error {
-	fs.mu.Lock()
+	fs.mu.RLock()
 	v := fs.views[name]
+	fs.mu.RUnlock()
 	if v == nil {
-		fs.mu.Unlock()
 		return unix.ENOENT
 	}
+	v.searching.Lock()
+	defer v.searching.Unlock()
+	var found links
+	if fs.hasShared(v) && rules.Least() < pathrule.Write {
+		found = fs.search(v, rules)
+	}
+	fs.mu.Lock()
 	v.rules.Store(rules)
+	v.links = found
 	for _, n := range fs.nodes {
 		if n.view == v {
 			fs.judge(n)
@@ -385,6 +402,18 @@ func (fs *FS) change(name string, rules *pathrule.Set) error {
 	fs.mu.Unlock()
 	fs.notices.wait()
 	return nil
+}
+
+// hasShared says whether a view has files with several names, that anybody met.
+func (fs *FS) hasShared(v *view) bool {
+	fs.mu.RLock()
+	defer fs.mu.RUnlock()
+	for _, n := range fs.nodes {
+		if n.view == v && !n.isDir() && n.names > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // judge decides anew about a node, by the least that any of its names is granted,
@@ -397,6 +426,9 @@ func (fs *FS) judge(n *node) {
 	}
 	for _, p := range n.places {
 		least = min(least, rules.Permission(join(p.parent.path(), p.name)))
+	}
+	if !n.isDir() && n.names > 1 {
+		least = min(least, n.view.links.limit(rules, n.file, pathrule.Write))
 	}
 	n.permission.Store(uint32(least))
 	for _, p := range n.places {

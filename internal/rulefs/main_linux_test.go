@@ -31,6 +31,7 @@ const (
 
 func TestMain(m *testing.M) {
 	watchedTimeout = time.Hour // so that what shows a change is that it was told
+	searchPause = 0
 	if is, err := Main(os.Args[1:]); is {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

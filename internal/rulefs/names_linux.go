@@ -131,15 +131,32 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	h := newHandle(from)
 	defer h.release()
 	answer := fs.create(in.NodeId, name, out, func(fd int) error {
-		if n.kind != unix.S_IFLNK {
-			return unix.Linkat(unix.AT_FDCWD, h.link(), fd, name, unix.AT_SYMLINK_FOLLOW)
+		fs.count(n, 1) // before anybody meets the name
+		err := fs.link(n, h, fd, name)
+		if err != nil {
+			fs.count(n, -1)
 		}
-		return fs.linkSymlink(n, fd, name)
+		return err
 	})
 	if answer == fuse.OK {
 		fs.changed(n)
 	}
 	return answer
+}
+
+// count notes that a file has more or fewer names than when it was judged, and that
+// nothing follows from it.
+func (fs *FS) count(n *node, more int) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	n.names = uint64(max(int(n.names)+more, 0))
+}
+
+func (fs *FS) link(n *node, h *handle, to int, name string) error {
+	if n.kind == unix.S_IFLNK {
+		return fs.linkSymlink(n, to, name)
+	}
+	return unix.Linkat(unix.AT_FDCWD, h.link(), to, name, unix.AT_SYMLINK_FOLLOW)
 }
 
 // linkSymlink goes by the link's name, since a descriptor of it cannot be named.
@@ -244,6 +261,7 @@ func (fs *FS) lose(n, dir *node, name string, lost bool) {
 	}
 	fs.shed(n)
 	if lost && !n.isDir() {
+		n.names = max(n.names, 1) - 1
 		// Its other names have one link less.
 		for _, other := range fs.files[n.file] {
 			if other != n {

@@ -30,6 +30,7 @@ type node struct {
 	places   []place
 	children map[string]*node
 	lookups  uint64
+	names    uint64  // how many a file had when it was judged
 	leaving  int     // how many of its names are being removed
 	handle   *handle // of a directory, or of a file that has lost its names
 	watched  bool    // what the kernel knows of its entries is kept true

@@ -261,28 +261,130 @@ func TestNamesAreMadeAndDirectoriesRenamedOneAfterTheOther(t *testing.T) {
 	}
 }
 
-func TestOneFileUnderTwoNames(t *testing.T) {
-	w := newWorld(t, rule("r", pathrule.Read), rule("v", pathrule.View))
-	w.put(t, "w")
-	for _, name := range []string{"r", "v"} {
-		if err := os.Link(w.out("w"), w.out(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if data, err := os.ReadFile(w.in("r")); string(data) != "content of w" {
-		t.Fatalf("got %q, %v", data, err)
-	}
-	wants(t, "the name that is viewed", opened(w.in("v"), unix.O_RDONLY), unix.EACCES)
-	if err := os.WriteFile(w.in("w"), []byte("new"), 0o644); err != nil {
+func (w *world) link(t *testing.T, old, name string) {
+	t.Helper()
+	if err := os.Link(w.out(old), w.out(name)); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "the name that is viewed, once the kernel has its pages", opened(w.in("v"), unix.O_RDONLY), unix.EACCES)
-	eventually(t, "the other name shows what was written", func() bool {
-		data, _ := os.ReadFile(w.in("r"))
-		return string(data) == "new"
-	})
-	if a, b := info(t, w.in("w")), info(t, w.in("r")); !os.SameFile(a, b) {
+}
+
+func TestOneFileUnderTwoNames(t *testing.T) {
+	w := newWorld(t, rule("**/.env", pathrule.None))
+	w.put(t, "a")
+	w.link(t, "a", "b")
+	listed(t, w.mnt) // which tells the kernel of both
+	if data, err := os.ReadFile(w.in("b")); string(data) != "content of a" {
+		t.Fatalf("got %q, %v", data, err)
+	}
+	if err := os.WriteFile(w.in("a"), []byte("new"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(w.in("b")); string(data) != "new" {
+		t.Errorf("got %q, %v", data, err)
+	}
+	if a, b := info(t, w.in("a")), info(t, w.in("b")); !os.SameFile(a, b) {
 		t.Error("two names of a file have different numbers")
+	}
+}
+
+// TestEveryNameOfAFileIsPermittedTheLeast: a name that was made without the rules
+// gives no way around them, and files with other names elsewhere lose nothing.
+func TestEveryNameOfAFileIsPermittedTheLeast(t *testing.T) {
+	w := newWorld(t, rule("**/.env", pathrule.None), rule("**/*.lock", pathrule.Read), rule("**/*.view", pathrule.View))
+	w.put(t, ".env", "d/e/x.lock", "d/x.view", "two", "elsewhere", "plain", "later.lock", "met")
+	w.link(t, "met", "d/unmet")
+	w.link(t, ".env", "hidden")
+	w.link(t, "d/e/x.lock", "d/read")
+	w.link(t, "d/x.view", "viewed")
+	w.link(t, "two", "d/two")
+	if err := os.Link(w.out("elsewhere"), t.TempDir()+"/outside"); err != nil {
+		t.Fatal(err)
+	}
+	free := []string{"two", "d/two", "elsewhere", "plain"}
+	for _, name := range free {
+		wants(t, "write "+name, opened(w.in(name), unix.O_RDWR))
+	}
+	for _, name := range []string{"hidden", "viewed"} {
+		p := w.in(name)
+		wants(t, "read "+name, opened(p, unix.O_RDONLY), unix.EACCES)
+		wants(t, "write "+name, opened(p, unix.O_WRONLY|unix.O_TRUNC), unix.EACCES)
+		wants(t, "link "+name, unix.Link(p, w.in("stolen")), unix.EPERM)
+		wants(t, "rename "+name, unix.Rename(p, p+"2"))
+		wants(t, "read under another name", opened(p+"2", unix.O_RDONLY), unix.EACCES)
+	}
+	wants(t, "read", opened(w.in("d/read"), unix.O_RDONLY))
+	wants(t, "write what may be read", opened(w.in("d/read"), unix.O_WRONLY), unix.EACCES)
+	wants(t, "truncate what may be read", unix.Truncate(w.in("d/read"), 0), unix.EACCES, unix.EROFS)
+	wants(t, "link what may be read", unix.Link(w.in("d/read"), w.in("stolen")), unix.EPERM)
+	if got := listed(t, w.mnt); !slices.Equal(got, []string{"d", "elsewhere", "hidden2", "later.lock", "met", "plain", "two", "viewed2"}) {
+		t.Errorf("lists %v", got)
+	}
+
+	for i := range 3 { // links of its own
+		name := "own" + strconv.Itoa(i)
+		wants(t, "link", unix.Link(w.in("plain"), w.in(name)))
+		free = append(free, name)
+	}
+	w.link(t, "later.lock", "later") // while it runs
+	wants(t, "write what the host linked since", opened(w.in("later"), unix.O_WRONLY), unix.EACCES)
+	for _, name := range free {
+		wants(t, "write "+name, opened(w.in(name), unix.O_RDWR))
+	}
+
+	var open [2]*os.File
+	for i, name := range []string{"met", "elsewhere"} {
+		var err error
+		if open[i], err = os.OpenFile(w.in(name), os.O_RDWR, 0); err != nil {
+			t.Fatal(err)
+		}
+		defer open[i].Close()
+	}
+	w.change(t, rule("**/two", pathrule.Read), rule("**/{own0,unmet}", pathrule.View))
+	if _, err := open[0].WriteAt([]byte("x"), 0); err == nil {
+		t.Error("written by a descriptor to what is viewed now by a name that nobody met")
+	}
+	if _, err := open[1].WriteAt([]byte("x"), 0); err != nil {
+		t.Error("a file without names under the new rules:", err)
+	}
+	wants(t, "read what is hidden no more", opened(w.in("hidden2"), unix.O_RDWR))
+	wants(t, "write what may only be read now", opened(w.in("d/two"), unix.O_WRONLY), unix.EACCES)
+	for _, name := range []string{"plain", "own1"} {
+		wants(t, "read another name of what is viewed now", opened(w.in(name), unix.O_RDONLY), unix.EACCES)
+	}
+	w.change(t)
+	for _, name := range free {
+		wants(t, "write "+name, opened(w.in(name), unix.O_RDWR))
+	}
+}
+
+// TestNamesThatCannotBeLookedAtCount: a sandbox can close its directories, or put
+// them deeper than anybody looks.
+func TestNamesThatCannotBeLookedAtCount(t *testing.T) {
+	deep := strings.Repeat("d/", maxDeep+2)
+	for what, hide := range map[string]func(w *world) error{
+		"closed": func(w *world) error { return os.Chmod(w.out("dir"), 0o300) },
+		"deep": func(w *world) error {
+			at, err := unix.Open(w.host, unix.O_PATH|unix.O_CLOEXEC, 0)
+			for range strings.Count(deep, "/") {
+				err = errors.Join(err, unix.Mkdirat(at, "d", 0o755))
+				next, failed := unix.Openat(at, "d", unix.O_PATH|unix.O_CLOEXEC, 0)
+				_, at, err = unix.Close(at), next, errors.Join(err, failed)
+			}
+			return errors.Join(err, unix.Renameat(unix.AT_FDCWD, w.out("dir"), at, "dir"), unix.Close(at))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, rule("**/.env", pathrule.None))
+			w.put(t, "dir/.env", "plain")
+			w.link(t, "dir/.env", "notes")
+			if err := hide(w); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.Chmod(w.out("dir"), 0o700) })
+			wants(t, "read", opened(w.in("notes"), unix.O_RDONLY), unix.EACCES)
+			wants(t, "a link of its own", unix.Link(w.in("plain"), w.in("more")))
+			wants(t, "write that", opened(w.in("more"), unix.O_RDWR))
+		})
 	}
 }
 

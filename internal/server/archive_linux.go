@@ -14,6 +14,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	"github.com/bailey-sandbox/bailey/internal/workspace/archive"
+	files "github.com/bailey-sandbox/bailey/internal/workspace/tree"
 )
 
 // Archives of sandboxes go through a file without a name, in both directions: a
@@ -143,14 +144,36 @@ func (s *Server) pack(ctx context.Context, id, name string, to *passing) error {
 		return fileError(name, err)
 	}
 	defer from.Close()
-	if err := archive.Write(to, []*os.File{from}, archive.Plain); err != nil {
+	hidden, err := hiddenIn(from)
+	if err != nil {
+		return fileError(name, err)
+	}
+	if err := archive.WriteReadable(to, []*os.File{from}, archive.Plain, hidden); err != nil {
 		var full *connect.Error
 		if errors.As(err, &full) {
 			return full
 		}
+		if errors.Is(err, unix.EACCES) {
+			return problem.New(connect.CodePermissionDenied, "file_protected", err, problem.Remedy("have its owner read it (chmod u+r in the sandbox), or archive another directory"))
+		}
 		return failed("cannot_be_archived", err, problem.Remedy("try again, or take a snapshot and export it: a command may have changed files meanwhile"))
 	}
 	return nil
+}
+
+// hiddenIn returns what says of a file that may not be read whether the policy is the
+// reason: it shows it through a view, or something in its place. A file that its own
+// mode keeps even its owner from is not for an archive to pass over.
+func hiddenIn(dir *os.File) (func(*files.Node) bool, error) {
+	var system unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &system); err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return nil, err
+	}
+	return func(n *files.Node) bool { return system.Type == unix.FUSE_SUPER_MAGIC || n.Stat.Dev != st.Dev }, nil
 }
 
 // passing is a file without a name, which is gone when it is closed. It takes no

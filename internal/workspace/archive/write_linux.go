@@ -25,11 +25,18 @@ import (
 // An ordinary user's own files are written as root's, so that the archive does not
 // depend on who made it.
 func Write(w io.Writer, stack []*os.File, form Form) error {
-	out := &writer{out: bufio.NewWriterSize(w, 256<<10), form: form, links: make(map[inode]string)}
+	return WriteReadable(w, stack, form, nil)
+}
+
+// WriteReadable is Write for trees in which not everything may be read: leave says of
+// what may not whether it is left out, with all that is in it. Otherwise, and if leave
+// is nil, it is an error.
+func WriteReadable(w io.Writer, stack []*os.File, form Form, leave func(*tree.Node) bool) error {
+	out := &writer{out: bufio.NewWriterSize(w, 256<<10), form: form, links: make(map[inode]string), leave: leave}
 	if uid := os.Geteuid(); uid != 0 {
 		out.uid, out.gid = uint32(uid), uint32(os.Getegid())
 	}
-	if err := tree.WalkStack(stack, tree.Visitor{Enter: out.add}); err != nil {
+	if err := tree.WalkStack(stack, tree.Visitor{Enter: out.enter, Shut: leave}); err != nil {
 		return err
 	}
 	if _, err := out.out.Write(make([]byte, 2*blockSize)); err != nil {
@@ -55,6 +62,17 @@ type writer struct {
 	links    map[inode]string
 	scratch  []byte
 	uid, gid uint32 // are written as 0
+	leave    func(*tree.Node) bool
+	written  bool // something of the file that the walk is at
+}
+
+func (w *writer) enter(n *tree.Node) error {
+	w.written = false
+	err := w.add(n)
+	if w.leave != nil && !w.written && errors.Is(err, unix.EACCES) && w.leave(n) {
+		return nil
+	}
+	return err
 }
 
 func (w *writer) add(n *tree.Node) error {
@@ -83,18 +101,20 @@ func (w *writer) add(n *tree.Node) error {
 	if err != nil {
 		return err
 	}
-	if n.Stat.Nlink > 1 {
-		id := inode{n.Stat.Dev, n.Stat.Ino}
-		if first, ok := w.links[id]; ok {
-			h.kind, h.link, h.records = '1', first, nil
-			return w.write(h)
-		}
-		w.links[id] = h.name
+	id, name := inode{n.Stat.Dev, n.Stat.Ino}, h.name
+	if first, ok := w.links[id]; ok {
+		h.kind, h.link, h.records = '1', first, nil
+		return w.write(h)
 	}
 	if n.IsRegular() {
-		return w.regular(h, n)
+		err = w.regular(h, n)
+	} else {
+		err = w.write(h)
 	}
-	return w.write(h)
+	if err == nil && n.Stat.Nlink > 1 {
+		w.links[id] = name
+	}
+	return err
 }
 
 func (w *writer) header(n *tree.Node) (*header, error) {
@@ -155,6 +175,7 @@ func (w *writer) write(h *header) error {
 		return err
 	}
 	w.scratch = b
+	w.written = true
 	_, err = w.out.Write(b)
 	return err
 }
@@ -166,6 +187,9 @@ func (w *writer) regular(h *header, n *tree.Node) error {
 	}
 	defer f.Close()
 	size := n.Stat.Size
+	if _, err := f.ReadAt(make([]byte, 1), 0); err != nil && w.leave != nil && size > 0 && err != io.EOF {
+		return fmt.Errorf("%s: %w", n.Path, err) // root can open what it may not read
+	}
 	segments, err := findSegments(f, size)
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.Path, err)

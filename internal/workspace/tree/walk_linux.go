@@ -122,6 +122,9 @@ func fail(op, path string, err error) error {
 type Visitor struct {
 	Enter func(*Node) error
 	Leave func(*Node) error
+	// Shut, if it is not nil, is asked about a directory that may not be read: whether
+	// it is left out. Otherwise it is an error.
+	Shut func(*Node) bool
 	// Own says that nobody else uses the trees, and that they are the caller's:
 	// what their modes forbid their owner is done all the same.
 	Own bool
@@ -248,6 +251,9 @@ func (n *Node) names() ([]string, error) {
 func (v *Visitor) visit(n, parent *Node, depth int) error {
 	defer n.close()
 	found, err := n.find(parent)
+	if v.Shut != nil && errors.Is(err, unix.EACCES) && v.Shut(n) {
+		return nil
+	}
 	if err != nil {
 		return n.fail("open", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/finding"
@@ -69,6 +70,8 @@ func (r *request) checkQuestion() error {
 		return fmt.Errorf("explain %s is about one of them; for a command of that name: bailey explain -- %s", r.args[0], r.args[0])
 	case r.args[1] == "":
 		return errors.New("explain " + r.args[0] + ": an empty word is none")
+	case r.args[0] == "host":
+		return checkHost(r.args[1])
 	}
 	return nil
 }
@@ -81,7 +84,7 @@ func find(kind string, words []string, m *sandbox.Manager, s *spec.Spec) (findin
 	case "env":
 		return findVariable(words[0], p, s), nil
 	case "host":
-		return findHost(words[0], s), nil
+		return findHost(words[0], p, s), nil
 	}
 	return findCommand(words, p), nil
 }
@@ -312,17 +315,45 @@ func findVariable(name string, p policy.Policy, s *spec.Spec) finding.Finding {
 }
 
 // findHost answers for a network without a gate.
-func findHost(name string, s *spec.Spec) finding.Finding {
+func findHost(name string, p policy.Policy, s *spec.Spec) finding.Finding {
 	if s.Network == spec.NetworkHost {
 		return finding.Finding{Subject: name, Allowed: true, Verdict: "can be reached", Rule: "the network is the host's, without any limit"}
 	}
-	host, port := name, ""
-	if i := strings.LastIndexByte(name, ':'); i > 0 && !strings.HasSuffix(name, "]") {
-		host, port = name[:i], name[i+1:]
+	host, port := cutPort(name)
+	f := finding.Finding{Subject: name, Verdict: "cannot be reached", Rule: "the network is closed", Fix: finding.GrantOf(host, port)}
+	if denied := p.Network.DeniedBy(host); denied != "" {
+		f.Rule, f.Where = denied, whereIs(denied, p.Origins)
+		f.Fix = finding.TakeBackAndGrant(denied, f.Where, f.Fix)
 	}
-	return finding.Finding{
-		Subject: name, Verdict: "cannot be reached", Rule: "the network is closed", Fix: finding.GrantOf(host, port),
+	return f
+}
+
+// cutPort splits what a question names. An IPv6 address has colons of its own.
+func cutPort(name string) (host, port string) {
+	i := strings.LastIndexByte(name, ':')
+	if i < 0 || strings.HasSuffix(name, "]") || strings.Count(name, ":") > 1 && !strings.HasPrefix(name, "[") {
+		return name, ""
 	}
+	return name[:i], name[i+1:]
+}
+
+// checkHost says what is wrong with the host of a question, and how it is written.
+func checkHost(name string) error {
+	host, port := cutPort(name)
+	if strings.Contains(name, "/") {
+		host = name // a URL
+	}
+	err := policy.CheckHost(host)
+	if strings.ContainsAny(host, "*@") {
+		err = errors.New("it is no single host")
+	}
+	if n, wrong := strconv.ParseUint(port, 10, 16); err == nil && (port != "" || strings.HasSuffix(name, ":")) && (wrong != nil || n == 0) {
+		err = errors.New("a port is a number from 1 to 65535")
+	}
+	if err != nil {
+		return fmt.Errorf("explain host %s: %w; write NAME or NAME:PORT, such as example.com:443", printable(name), err)
+	}
+	return nil
 }
 
 // findCommand judges what somebody would type.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +24,11 @@ func (r *request) askGate(s *spec.Spec) int {
 	if _, err := unix.Pwrite(fd, config, 0); err != nil {
 		return fail(err)
 	}
-	args := []string{"--config", strconv.Itoa(fd), r.args[1]}
+	name := r.args[1]
+	if strings.Count(name, ":") > 1 && name[0] != '[' {
+		name = "[" + name + "]"
+	}
+	args := []string{"--config", strconv.Itoa(fd), name}
 	if r.json {
 		args = append([]string{"--json"}, args...)
 	}

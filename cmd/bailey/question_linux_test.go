@@ -121,6 +121,21 @@ func TestExplainTellsQuestionsFromCommands(t *testing.T) {
 		"localhost:5432 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowLocalOutboundPorts\": [\"5432\"]}\n", "")
 	b.run("-q", "--policy", `{"filesystem": {"protectMissing": false}, "network": {"allowAllUnixSockets": true}}`, "explain", "path", "x").want(t, 0,
 		filepath.Join(b.dir, "x")+" can be read and written\n  by  filesystem.allowWrite .\n", "") // no broker
+	b.run("-q", "-t", "offline", "explain", "host", "x.test:443").want(t, 0, "x.test:443 cannot be reached\n  by  network.deniedDomains *\n  at  offline:8:23\n"+
+		"  to change it: in a policy that extends it: \"network\": {\"deniedDomains\": [\"!*\"], \"allowedDomains\": [\"x.test\"]}\n", "")
+	// What it says.
+	b.run("-q", "--policy", `{"extends": "offline", "network": {"deniedDomains": ["!*"], "allowedDomains": ["x.test"]}}`, "explain", "host", "x.test:443").want(t, 0,
+		"x.test:443 can be reached, by protocol http or https\n  by  network.allowedDomains x.test\n  at  --policy:1:80\n", "")
+	b.run("-q", "explain", "host", "2001:db8::1").want(t, 0, "2001:db8::1 cannot be reached\n  by  the network is closed\n"+
+		"  to change it: in a policy: \"network\": {\"allowedDomains\": [\"2001:db8::1\"]}\n", "")
+	for _, policy := range []string{"{}", `{"network": {"allowedDomains": ["a.test"]}}`, `{"network": {"allowedDomains": ["*"]}}`} {
+		for name, wrong := range map[string]string{
+			"a.test:https": "a port is a number", "a.test:99999": "a port is a number", "a.test:0": "a port is a number", "a.test:": "a port is a number",
+			"http://a.test/": "without a scheme", "a.test/x": "without a path", "*.test": "no single host", "@npm": "no single host", "a..test": "empty label",
+		} {
+			b.run("--policy", policy, "explain", "host", name).wantError(t, "explain host "+name+": ", wrong, "NAME:PORT")
+		}
+	}
 	const everything = `{"network": {"allowedDomains": ["*"], "deniedDomains": ["bad.example"]}}`
 	for address, verdict := range map[string]string{
 		"8.8.8.8:80": "8.8.8.8:80 can be reached\n  by  network.allowedDomains *\n  at  --policy:1:33\n",

@@ -210,6 +210,17 @@ func checkDomain(s string) error {
 	return checkHostName(strings.TrimPrefix(s, "*."))
 }
 
+// CheckHost says why something is not a single host, by its name or address.
+func CheckHost(s string) error {
+	if err := checkText(s); err != nil {
+		return err
+	}
+	if _, ok := hostAddr(s); ok {
+		return nil
+	}
+	return checkHostName(strings.TrimSuffix(s, "."))
+}
+
 func checkHostName(s string) error {
 	switch {
 	case strings.Contains(s, "://"):

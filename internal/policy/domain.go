@@ -57,6 +57,17 @@ func coversDomain(x, y string) bool {
 	return strings.HasSuffix(strings.TrimPrefix(y, "*"), suffix) && len(y) > len(suffix)
 }
 
+// DeniedBy is the entry that denies a host whatever else is granted, as
+// "network.deniedDomains ENTRY", or "". What groups stand for is not known here.
+func (n *Network) DeniedBy(host string) string {
+	for _, entry := range n.DeniedDomains {
+		if coversDomain(entry, host) {
+			return "network.deniedDomains " + entry
+		}
+	}
+	return ""
+}
+
 // canonicalHost gives the one spelling by which hosts are compared.
 func canonicalHost(s string) string {
 	if a, ok := hostAddr(s); ok {

@@ -23,6 +23,7 @@ func (f *Facts) Lstat(path string) (spec.FileInfo, error) {
 		Type:  fileType(st.Mode),
 		Mode:  st.Mode & 0o7777,
 		UID:   int(st.Uid),
+		GID:   int(st.Gid),
 		Dev:   uint64(st.Dev),
 		Ino:   st.Ino,
 		Nlink: uint64(st.Nlink),

@@ -76,6 +76,7 @@ type FileInfo struct {
 	Type  FileType
 	Mode  uint32 // permission bits with setuid, setgid and sticky
 	UID   int
+	GID   int
 	Dev   uint64
 	Ino   uint64
 	Nlink uint64

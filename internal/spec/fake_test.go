@@ -75,7 +75,7 @@ func (f *fakeFacts) put(p string, file *fakeFile) {
 	}
 	file.Dev, file.Ino, file.Nlink = 1, uint64(len(f.files)+1), 1
 	if Covers("/home", p) {
-		file.UID = 1000
+		file.UID, file.GID = 1000, 1000
 	}
 	f.files[p] = file
 	if dir := path.Dir(p); dir != p {

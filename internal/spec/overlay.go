@@ -1,6 +1,8 @@
 package spec
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/plain"
@@ -130,6 +132,7 @@ func (c *compiler) overlay() {
 		"set BAILEY_DATA to a directory elsewhere")
 	c.warnBesideOverlay(o)
 	c.warnBelowOverlay(o)
+	c.warnOfOwners(o)
 }
 
 // boundOverlay has a limit on files hold for what is written to an overlay: the
@@ -179,4 +182,71 @@ func (c *compiler) warnBelowOverlay(o *Overlay) {
 			c.warn(plain.Text(m.Target) + " is a mount of its own, and not shown in the overlay")
 		}
 	}
+}
+
+// maxOwners is how many files of a project are asked for their owner before a
+// command starts, the outermost first.
+const maxOwners = 200
+
+// warnOfOwners names the first file found that the command could write without an
+// overlay, and cannot write in it: the kernel copies a file, and the directories
+// that it is in, only for owners and groups that exist inside.
+func (c *compiler) warnOfOwners(o *Overlay) {
+	if c.spec.Identity.Full {
+		return
+	}
+	// via is the first directory on the way that cannot be copied.
+	type dir struct{ path, via string }
+	left := maxOwners
+	for queue := []dir{{path: o.Source}}; len(queue) > 0; queue = queue[1:] {
+		names, err := c.facts.ReadDir(queue[0].path, 5*maxOwners)
+		if err != nil {
+			continue // too many, or closed
+		}
+		for _, name := range names {
+			if left--; left < 0 {
+				return
+			}
+			p, via := join(queue[0].path, name), queue[0].via
+			info, err := c.facts.Lstat(p)
+			if err != nil || info.Type != TypeRegular && info.Type != TypeDirectory {
+				continue
+			}
+			if via == "" && c.isForeign(&info) {
+				via = p
+			}
+			if via != "" && c.couldWrite(&info) && c.granted(p) == AccessWrite {
+				c.warnOfOwner(via)
+				return
+			}
+			if info.Type == TypeDirectory {
+				queue = append(queue, dir{p, via})
+			}
+		}
+	}
+}
+
+func (c *compiler) isForeign(info *FileInfo) bool {
+	return info.UID != c.spec.Identity.UID || info.GID != c.spec.Identity.GID
+}
+
+// couldWrite says whether a file's mode lets the caller write to it, whose further
+// groups are not known.
+func (c *compiler) couldWrite(info *FileInfo) bool {
+	if info.UID == c.spec.Identity.UID {
+		return info.Mode&0o200 != 0
+	}
+	return info.Mode&0o022 != 0
+}
+
+func (c *compiler) warnOfOwner(p string) {
+	info, _ := c.facts.Lstat(p) // it was there just now
+	id := c.spec.Identity
+	fix := "chgrp -R " + strconv.Itoa(id.GID)
+	if info.UID != id.UID {
+		fix = "sudo chown -R " + strconv.Itoa(id.UID) + ":" + strconv.Itoa(id.GID)
+	}
+	c.warn(fmt.Sprintf("%s belongs to user %d and group %d, and only %d and %d exist inside, so that it cannot be changed in the overlay "+
+		"(\"value too large for defined data type\"), and there may be more of its kind; %s %s, or run it without the overlay",
+		plain.Text(p), info.UID, info.GID, id.UID, id.GID, fix, plain.Word(p)))
 }

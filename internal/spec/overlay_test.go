@@ -2,6 +2,7 @@ package spec
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,18 @@ func TestOverlayWarnsOfWhatItDoesNotCover(t *testing.T) {
 	}{
 		{"another directory", func(t *trial) { t.fs().AllowWrite = []string{".", "/srv/data"} }, "not part of the overlay, and changed by what the command writes there: /srv/data"},
 		{"nothing", func(t *trial) { t.fs().AllowWrite = nil }, "nothing in /home/u/p can be written"},
+		{"a file of another group", func(t *trial) {
+			t.facts.add("/home/u/p/src/g")
+			t.facts.files["/home/u/p/src/g"].GID = 33
+		}, `/home/u/p/src/g belongs to user 1000 and group 33, and only 1000 and 1000 exist inside, so that it cannot be changed in the overlay ("value too large for defined data type"), and there may be more of its kind; chgrp -R 1000 /home/u/p/src/g, or`},
+		{"a file in a directory of another user", func(t *trial) {
+			t.facts.add("/home/u/p/theirs/mine")
+			t.facts.files["/home/u/p/theirs"].UID = 0
+		}, "/home/u/p/theirs belongs to user 0 and group 1000"},
+		{"a directory that all may write", func(t *trial) {
+			t.facts.add("/home/u/p/all/")
+			t.facts.files["/home/u/p/all"].UID, t.facts.files["/home/u/p/all"].Mode = 0, 0o777
+		}, "/home/u/p/all belongs to user 0 and group 1000, and only 1000 and 1000 exist inside"},
 		{"a mount", func(t *trial) {
 			t.facts.mounts = append(t.facts.mounts, MountPoint{Dev: "8:2", Root: "/", Target: "/home/u/p/mnt", Type: "ext4"})
 		}, "/home/u/p/mnt is a mount of its own, and not shown in the overlay"},
@@ -62,6 +75,48 @@ func TestOverlayWarnsOfWhatItDoesNotCover(t *testing.T) {
 			}
 			if !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, test.want) }) {
 				t.Errorf("warnings %q, want %q", s.Warnings, test.want)
+			}
+		})
+	}
+}
+
+// TestOverlayIsSilentAboutWhatNobodyWrites, and before it costs much.
+func TestOverlayIsSilentAboutWhatNobodyWrites(t *testing.T) {
+	for name, edit := range map[string]func(*trial){
+		"cannot be written anyway": func(t *trial) {
+			t.facts.add("/home/u/p/theirs/file")
+			for _, p := range []string{"/home/u/p/theirs", "/home/u/p/theirs/file"} {
+				t.facts.files[p].UID = 0
+			}
+		},
+		"the policy denies it": func(t *trial) {
+			t.facts.add("/home/u/p/g")
+			t.facts.files["/home/u/p/g"].GID = 33
+			t.fs().DenyWrite = []string{"g"}
+		},
+		"root has all": func(t *trial) {
+			t.facts.add("/home/u/p/g")
+			t.facts.files["/home/u/p/g"].GID = 33
+			t.facts.host.UID = 0
+		},
+		"too far": func(t *trial) {
+			for i := range maxOwners {
+				t.facts.add(fmt.Sprintf("/home/u/p/%04d", i))
+			}
+			t.facts.add("/home/u/p/z")
+			t.facts.files["/home/u/p/z"].GID = 33
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTrial()
+			tr.command.Overlay = overlayOf("/home/u/p", "/home/u/data")
+			edit(tr)
+			s, err := Compile(tr.policy, tr.facts, tr.command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, "belongs to") }) {
+				t.Errorf("warnings %q", s.Warnings)
 			}
 		})
 	}

@@ -518,6 +518,24 @@ func TestPersonDecidesAboutChanges(t *testing.T) {
 	}
 }
 
+func TestApplyTellsOfHardLinksAndUndoMakesThemAgain(t *testing.T) {
+	b := newOverlayBench(t)
+	b.run("-q", "--overlay=keep:w", "-c", "echo x >> a.txt")
+	if r := b.run("ws", "apply", "w"); r.status != 0 || !strings.Contains(r.stderr, "bailey: files of their own now, which were hard links to others before: a.txt\n") {
+		t.Errorf("apply: %+v", r)
+	}
+	if r := b.run("ws", "undo", "w"); r.status != 0 || strings.Contains(r.stderr, "of their own") {
+		t.Errorf("undo: %+v", r)
+	}
+	x, err := os.Stat(b.dir + "/a.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if y, err := os.Stat(b.dir + "/hard"); err != nil || !os.SameFile(x, y) {
+		t.Errorf("they are not one file: %v", err)
+	}
+}
+
 func TestWorkspaceVerbsSayWhatIsWrong(t *testing.T) {
 	b := newOverlayBench(t)
 	b.run("-q", "--overlay=keep:w", "-c", "echo x > f")

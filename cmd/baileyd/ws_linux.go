@@ -293,6 +293,9 @@ func (w *workspaces) applyTo(d *delta.Delta, o change.Options) error {
 	if len(r.Marked) > 0 {
 		w.say("with marks where both changed the same lines: " + strings.Join(words(r.Marked), ", "))
 	}
+	if len(r.Parted) > 0 {
+		w.say("files of their own now, which were hard links to others before: " + strings.Join(words(r.Parted), ", "))
+	}
 	if len(r.Left) > 0 {
 		w.say("left out, being sockets or devices: " + strings.Join(words(r.Left), ", "))
 	}
@@ -305,11 +308,14 @@ func (w *workspaces) undo(args []string) error {
 		return err
 	}
 	defer d.Close()
-	paths, err := change.Undo(d)
+	u, err := change.Undo(d)
 	if err != nil {
 		return err
 	}
-	w.say(fmt.Sprintf("undone in %s: %d paths are as they were before", d.Live(), len(paths)))
+	w.say(fmt.Sprintf("undone in %s: %d paths are as they were before", d.Live(), len(u.Paths)))
+	if len(u.Alone) > 0 {
+		w.say("but files of their own, which were hard links to others before: " + strings.Join(words(u.Alone), ", "))
+	}
 	return nil
 }
 

@@ -44,6 +44,7 @@ type Result struct {
 	Merged  []string // paths where others' changes were kept as well
 	Marked  []string // of these, those that have marks in them
 	Left    []string // what cannot be carried over: sockets, devices
+	Parted  []string // names that shared a file with others, and have one of their own now
 }
 
 // Clash is a path that others changed as well.
@@ -124,7 +125,11 @@ func (a *applying) run() error {
 		return nil
 	}
 	j := journalOf(a.delta, a.source)
-	return j.transact(a.wishes)
+	p, err := j.transact(a.wishes)
+	if err == nil {
+		a.result.Parted = p.parted(a.wishes)
+	}
+	return err
 }
 
 // consider turns a change into a wish, unless others were faster.
@@ -302,7 +307,7 @@ func checkPlace(d *delta.Delta, source root) error {
 }
 
 // settle takes down that what was applied is no change any more.
-func settle(d *delta.Delta, source root, paths []string) error {
+func settle(d *delta.Delta, source root, p *plan) error {
 	tops, err := openAll(StackOf(d).Tops)
 	defer closeAll(tops)
 	if err != nil {
@@ -312,24 +317,27 @@ func settle(d *delta.Delta, source root, paths []string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range paths {
+	for _, name := range p.paths() {
 		e := &baseEntry{Path: []byte(name)}
 		if e.Print, err = printOf(source, name); err != nil {
 			return err
 		}
 		if top := topmost(tops, name); top != nil {
-			p, err := printOf(*top, name)
+			now, err := printOf(*top, name)
 			if err != nil {
 				return err
 			}
-			e.Settled = &p
-			if p.Type == File {
+			e.Settled = &now
+			if now.Type == File {
 				if err := b.keep(e, *top, name); err != nil {
 					return err
 				}
 			}
 		}
 		b.entries[name] = e
+	}
+	if err := b.refresh(source, p); err != nil {
+		return err
 	}
 	return b.save()
 }
@@ -423,21 +431,21 @@ func journalOf(d *delta.Delta, source root) *journal {
 }
 
 // transact grants wishes: all or none.
-func (j *journal) transact(wishes []wish) error {
+func (j *journal) transact(wishes []wish) (*plan, error) {
 	if err := j.begin(); err != nil {
-		return err
+		return nil, err
 	}
 	p, err := j.prepare(wishes)
 	if err == nil {
 		err = j.commit(p)
 	}
 	if err != nil {
-		return errors.Join(err, j.remove("plan"), j.clear())
+		return nil, errors.Join(err, j.remove("plan"), j.clear())
 	}
 	if _, err := j.forward(p, true); err != nil {
-		return j.giveUp(p, err)
+		return nil, j.giveUp(p, err)
 	}
-	return j.finish(p)
+	return p, j.finish(p)
 }
 
 // giveUp undoes the part of a plan that was done.
@@ -461,7 +469,7 @@ func (j *journal) giveUp(p *plan, cause error) error {
 // end forgets a plan that was undone: what it changed are changes again. What
 // says in which direction it goes is the last to go.
 func (j *journal) end(p *plan) error {
-	if err := unsettle(j.delta, j.source, p.paths()); err != nil {
+	if err := unsettle(j.delta, j.source, p); err != nil {
 		return err
 	}
 	for _, name := range []string{"done", "plan", "back"} {
@@ -496,7 +504,7 @@ func (j *journal) finish(p *plan) error {
 
 // close forgets that a plan is under way.
 func (j *journal) close(p *plan) error {
-	if err := settle(j.delta, j.source, p.paths()); err != nil {
+	if err := settle(j.delta, j.source, p); err != nil {
 		return err
 	}
 	if err := j.remove("plan"); err != nil {
@@ -590,6 +598,7 @@ func (j *journal) saveAll(p *plan, wishes []wish) error {
 			return err
 		}
 	}
+	j.findTwins(p)
 	return nil
 }
 
@@ -620,6 +629,9 @@ func (j *journal) save(r *record, name string, sync bool) error {
 			return err
 		}
 		r.Saved = name
+		if st.Nlink > 1 {
+			r.Links = uint64(st.Nlink)
+		}
 	}
 	if now, err := printOf(j.source, file); err != nil || now != r.Before {
 		return errors.Join(err, failed("save", file, errors.New("it was changed just now")))
@@ -758,29 +770,40 @@ func Recover(d *delta.Delta) (left []string, err error) {
 	return left, j.finish(&p)
 }
 
+// Undone is what Undo did.
+type Undone struct {
+	Paths []string
+	Alone []string // of these, files that share nothing any more with other names that they had
+}
+
 // Undo puts back what the last apply of a workspace, which must be open for
 // writing, replaced. Where others changed that since, nothing is done.
-func Undo(d *delta.Delta) (paths []string, err error) {
+func Undo(d *delta.Delta) (u Undone, err error) {
 	if d.Live() == "" {
-		return nil, errNothing
+		return u, errNothing
 	}
 	if _, err := Recover(d); err != nil {
-		return nil, err
+		return u, err
 	}
 	source, err := openRoot(d.Live())
 	if err != nil {
-		return nil, err
+		return u, err
 	}
 	defer source.Close()
 	j := journalOf(d, source)
 	var p plan
 	if there, err := j.read("done", &p); err != nil || !there {
-		return nil, errors.Join(err, notThere(there))
+		return u, errors.Join(err, notThere(there))
 	}
 	if err := errors.Join(checkPlace(d, source), j.check(&p)); err != nil {
-		return nil, err
+		return u, err
 	}
-	return p.paths(), j.reverse(&p)
+	u.Paths = p.paths()
+	if err := j.reverse(&p); err != nil {
+		return u, err
+	}
+	u.Alone, err = j.alone(&p)
+	return u, err
 }
 
 func (p *plan) paths() []string {
@@ -844,12 +867,12 @@ func (j *journal) reverse(p *plan) error {
 }
 
 // unsettle makes what was undone changes again.
-func unsettle(d *delta.Delta, source root, paths []string) error {
+func unsettle(d *delta.Delta, source root, p *plan) error {
 	b, err := loadBase(d)
 	if err != nil {
 		return err
 	}
-	for _, name := range paths {
+	for _, name := range p.paths() {
 		e := &baseEntry{Path: []byte(name)}
 		if e.Print, err = printOf(source, name); err != nil {
 			return err
@@ -860,6 +883,9 @@ func unsettle(d *delta.Delta, source root, paths []string) error {
 			}
 		}
 		b.entries[name] = e
+	}
+	if err := b.refresh(source, p); err != nil {
+		return err
 	}
 	return b.save()
 }

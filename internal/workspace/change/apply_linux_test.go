@@ -328,6 +328,73 @@ func TestHardLinksAndAttributesAreCarriedOver(t *testing.T) {
 	}
 }
 
+func TestUndoMakesNamesOneFileAgain(t *testing.T) {
+	source := []string{"d/a=1", "d/b == d/a", "c == d/a"}
+	for _, test := range []struct {
+		name          string
+		delta         []string
+		old           bool   // what was written has the time that it had before
+		then          string // what somebody does before the undo
+		parted, alone string
+		want          string // if it is not as before
+	}{
+		{name: "one of them", delta: []string{"d/a=2"}, parted: "d/a"},
+		{name: "each by itself", delta: []string{"d/a=2", "d/b=3", "c=1"}, parted: "d/a d/b"},
+		{name: "all at once", delta: []string{"d/a=2", "d/b == d/a", "c == d/a"}},
+		{name: "two of them", delta: []string{"d/a=2", "d/b == d/a"}, parted: "d/a d/b"},
+		{name: "one is removed", delta: []string{"-d/a"}},
+		{name: "all are removed", delta: []string{"-d", "-c"}},
+		{name: "a directory takes the place", delta: []string{"d/a/x=1"}, parted: "d/a"},
+		{name: "only the mode", delta: []string{"d/a*=1"}, parted: "d/a"},
+		{name: "as old as before", delta: []string{"d/a=2", "d/b=3", "-c"}, old: true, parted: "d/a d/b"},
+		{name: "the others are changed meanwhile", delta: []string{"d/a=2"}, then: "c=4", parted: "d/a", alone: "d/a", want: "1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, source...)
+			before := state(t, b.source, true)
+			b.write(test.delta...)
+			if test.old {
+				info, err := os.Stat(b.source + "/c")
+				b.must(err)
+				b.must(errors.Join(os.Chtimes(b.Upper()+"/d/a", time.Time{}, info.ModTime()), os.Chtimes(b.Upper()+"/d/b", time.Time{}, info.ModTime())))
+			}
+			b.ran()
+			if got := strings.Join(b.apply(Options{}).Parted, " "); got != test.parted {
+				t.Errorf("parted %q, want %q", got, test.parted)
+			}
+			if test.then != "" {
+				b.later(test.then)
+			}
+			u, err := Undo(b.Delta)
+			b.must(err)
+			if got := strings.Join(u.Alone, " "); got != test.alone {
+				t.Errorf("alone %q, want %q", got, test.alone)
+			}
+			if test.want == "" {
+				wantState(t, state(t, b.source, true), before)
+			} else {
+				b.wantFile("d/a", test.want)
+			}
+		})
+	}
+}
+
+// Names of one file are applied one after the other: that each takes away one of its
+// names is no change of somebody else's.
+func TestNamesOfOneFileAreAppliedOneByOne(t *testing.T) {
+	b := newBench(t, "a=1", "b == a", "c == a")
+	b.write("a=2", "b=3", "-c")
+	b.ran()
+	for _, name := range []string{"a", "b"} {
+		b.apply(Options{Paths: []string{name}})
+	}
+	if _, err := Undo(b.Delta); err != nil {
+		t.Fatal(err)
+	}
+	b.apply(Options{})
+	wantState(t, state(t, b.source, false), b.result("a=2", "b=3"))
+}
+
 func TestSocketsAreLeftOut(t *testing.T) {
 	b := newBench(t)
 	b.must(unix.Mknod(b.Upper()+"/s", unix.S_IFSOCK|0o600, 0))
@@ -446,10 +513,10 @@ func isState(got, want map[string]string) bool {
 // TestApplyAndUndoSurviveAKillAtEveryStep: after each, everything is as before or
 // everything is as after, nothing is left behind, and it can be done again.
 func TestApplyAndUndoSurviveAKillAtEveryStep(t *testing.T) {
-	b := newBench(t, "text=a\n", "gone=1\n", "mode=1\n", "old/sub/b=2\n", "swap/inner=1\n", "flat=file\n", "link -> text")
-	b.write("text=b\n", "-gone", "mode*=1\n", "-old", "swap=file\n", "flat/f=1\n", "link -> flat", "new/deep/f=1\n")
+	b := newBench(t, "text=a\n", "gone=1\n", "mode=1\n", "old/sub/b=2\n", "swap/inner=1\n", "flat=file\n", "link -> text", "name=1\n", "other == name", "another == name")
+	b.write("text=b\n", "-gone", "mode*=1\n", "-old", "swap=file\n", "flat/f=1\n", "link -> flat", "new/deep/f=1\n", "name=2\n", "-other")
 	b.ran()
-	after := b.result("text=b\n", "mode*=1\n", "swap=file\n", "flat/f=1\n", "link -> flat", "new/deep/f=1\n")
+	after := b.result("text=b\n", "mode*=1\n", "swap=file\n", "flat/f=1\n", "link -> flat", "new/deep/f=1\n", "name=2\n", "another=1\n")
 	before := state(t, b.source, false)
 	b.Close()
 	for _, what := range []string{"apply", "undo"} {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,8 +68,8 @@ func (b *bench) must(err error) {
 }
 
 // fill makes files from lines: "dir/", "file=text", "file*=text" for a program,
-// "link -> target", "-gone" for a whiteout, "!dir/" for a directory that replaces
-// another.
+// "link -> target", "name == file" for another name of a file, "-gone" for a
+// whiteout, "!dir/" for a directory that replaces another.
 func (b *bench) fill(dir string, lines ...string) {
 	b.t.Helper()
 	for _, line := range lines {
@@ -83,7 +84,10 @@ func (b *bench) make(dir, line string) error {
 		b.must(os.MkdirAll(filepath.Dir(p), 0o755))
 		return p
 	}
+	other, file, isName := strings.Cut(line, " == ")
 	switch {
+	case isName:
+		return os.Link(place(file), place(other))
 	case isLink:
 		p := place(name)
 		_ = os.Remove(p)
@@ -136,6 +140,9 @@ func state(t testing.TB, dir string, times bool) map[string]string {
 				return err
 			}
 			text += " " + string(data)
+			if links := info.Sys().(*syscall.Stat_t).Nlink; links > 1 {
+				text += fmt.Sprintf(" with %d names", links)
+			}
 			if times {
 				text += info.ModTime().String()
 			}

@@ -49,7 +49,11 @@ type record struct {
 	Meta   *tree.Meta `json:",omitempty"` // of what was there
 	Target []byte     `json:",omitempty"`
 	Saved  string     `json:",omitempty"` // the copy of its content
-	After  Print
+	// Of a file that is replaced or removed and had several names: how many, and one
+	// that is not changed, if there is such in the source.
+	Links uint64 `json:",omitempty"`
+	Twin  []byte `json:",omitempty"`
+	After Print
 }
 
 // op is one call that changes the source.
@@ -213,7 +217,7 @@ func (j *journal) do(p *plan, s *step) (changed bool, err error) {
 		if now.Type == "" || (now.Type == Dir) != (s.Op == opRmdir) {
 			return false, nil // a later step may have made another in its place
 		}
-		if now != r.Before {
+		if !r.isBefore(&now) {
 			return true, nil
 		}
 		return j.unlink(name, s.Op == opRmdir)
@@ -255,7 +259,7 @@ func (j *journal) put(r *record, s *step, now *Print) (changed bool, err error) 
 	if _, found, err := j.source.lstat(staged); err != nil || !found {
 		return false, err
 	}
-	if *now != r.Before && (now.Type != "" || r.Before.Type != Dir) {
+	if !r.isBefore(now) && (now.Type != "" || r.Before.Type != Dir) {
 		return true, nil
 	}
 	return false, j.rename(staged, name)
@@ -316,20 +320,21 @@ func (j *journal) undo(p *plan, s *step) (changed bool, err error) {
 			return true, nil // nobody can make it again
 		}
 		if now.Type == "" {
-			err = j.restore(r)
+			err = j.restore(p, r)
 		}
 	case opMeta:
 		if r.Meta != nil && now.Type == r.Before.Type {
 			err = setMeta(j.source, name, r.Meta)
 		}
 	case opPut:
-		return j.unput(r, s, &now)
+		return j.unput(p, s, &now)
 	}
 	return false, err
 }
 
 // unput puts back what a staged file replaced, if that is still what is there.
-func (j *journal) unput(r *record, s *step, now *Print) (changed bool, err error) {
+func (j *journal) unput(p *plan, s *step, now *Print) (changed bool, err error) {
+	r := p.Records[s.Record]
 	if _, found, err := j.source.lstat(j.stage + "/" + s.Staged); err != nil || found {
 		return false, err // it was never put
 	}
@@ -339,15 +344,16 @@ func (j *journal) unput(r *record, s *step, now *Print) (changed bool, err error
 	case isOurs && isNew:
 		return j.unlink(string(r.Path), false)
 	case isOurs:
-		return false, j.restore(r)
+		return false, j.restore(p, r)
 	case isNew:
 		return now.Type != "" && now.Type != Dir, nil
 	}
 	return !now.isLike(&r.Before), nil // or undone before
 }
 
-// restore makes a file again from what was saved of it.
-func (j *journal) restore(r *record) error {
+// restore makes a file again: by another name that it had, or from what was saved of
+// it.
+func (j *journal) restore(p *plan, r *record) error {
 	const name = "restored"
 	fd, err := openAt(int(j.source.Fd()), j.stage, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -357,6 +363,11 @@ func (j *journal) restore(r *record) error {
 	defer stage.Close()
 	if err := tree.Remove(stage, name); err != nil {
 		return err
+	}
+	if linked, err := j.relink(p, r, fd, name); err != nil {
+		return err
+	} else if linked {
+		return j.rename(j.stage+"/"+name, string(r.Path))
 	}
 	w := wish{path: string(r.Path), new: &Entry{Type: r.Before.Type, Target: string(r.Target)}, meta: *r.Meta}
 	if r.Before.Type == File {

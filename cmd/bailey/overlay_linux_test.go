@@ -383,7 +383,7 @@ func TestForkOfARunningWorkspace(t *testing.T) {
 		t.Errorf("the fork differs by %q", got)
 	}
 	b.write("a.txt", "of somebody else\n", 0o644)
-	b.run("ws", "apply", "two").wantError(t, "a.txt was changed")
+	b.run("ws", "apply", "two").wantError(t, "a.txt was changed\nbailey: to merge texts: bailey ws apply --merge two; to apply other files: ")
 	if r := b.run("ws", "apply", "two", "new", "sub/b.txt"); r.status != 0 {
 		t.Errorf("apply: %+v", r)
 	}

@@ -277,7 +277,7 @@ func (w *workspaces) applyTo(d *delta.Delta, o change.Options) error {
 	r, err := change.Apply(d, o)
 	var conflict *change.Conflict
 	if errors.As(err, &conflict) && o.Merge == change.Refuse {
-		return fmt.Errorf("%w\nto merge texts: bailey ws apply --merge %s; to apply other files: bailey ws apply %[2]s PATHS", err, d.Record.Name)
+		return fmt.Errorf("%w\n%s; to apply other files: bailey ws apply %s PATHS", err, adviseMerge(d.Record.Name, conflict.Clashes), d.Record.Name)
 	}
 	if err != nil {
 		return err
@@ -300,6 +300,25 @@ func (w *workspaces) applyTo(d *delta.Delta, o change.Options) error {
 		w.say("left out, being sockets or devices: " + strings.Join(words(r.Left), ", "))
 	}
 	return nil
+}
+
+// adviseMerge says how to go on with files that others changed as well.
+func adviseMerge(name string, clashes []change.Clash) string {
+	var merge, other []string
+	for _, c := range clashes {
+		if c.Mergeable {
+			merge = append(merge, plain.Word(c.Path))
+		} else {
+			other = append(other, plain.Word(c.Path))
+		}
+	}
+	switch {
+	case len(other) == 0:
+		return "to merge texts: bailey ws apply --merge " + name
+	case len(merge) > 0:
+		return "to merge texts: bailey ws apply --merge " + name + " " + strings.Join(merge, " ")
+	}
+	return "nothing of it can be merged; to compare: bailey ws diff " + name + " " + strings.Join(other, " ")
 }
 
 func (w *workspaces) undo(args []string) error {

@@ -51,6 +51,8 @@ type Result struct {
 type Clash struct {
 	Path string
 	Why  string
+	// Mergeable says that the version that both have changed is known, and is text.
+	Mergeable bool
 }
 
 // Conflict is the error of Apply and Undo where others changed what they would
@@ -140,7 +142,7 @@ func (a *applying) consider(c *Change) error {
 	}
 	before, err := printOf(a.source, c.Path)
 	if errors.Is(err, unix.EXDEV) {
-		a.clashes = append(a.clashes, Clash{c.Path, "is on a mount of its own, which the workspace did not show"})
+		a.clashes = append(a.clashes, Clash{Path: c.Path, Why: "is on a mount of its own, which the workspace did not show"})
 		return nil
 	}
 	if err != nil {
@@ -150,8 +152,9 @@ func (a *applying) consider(c *Change) error {
 	why := a.clash(c, &before)
 	if why == "" || a.options.Merge == Refuse {
 		if why != "" {
-			a.clashes = append(a.clashes, Clash{c.Path, why})
-			return nil
+			old, err := a.common(c)
+			a.clashes = append(a.clashes, Clash{Path: c.Path, Why: why, Mergeable: old != nil && isText(old)})
+			return err
 		}
 		err = a.fill(&w, c)
 	} else {
@@ -256,16 +259,24 @@ func readTexts(list ...version) (texts [][]byte, not string, err error) {
 	return texts, "", nil
 }
 
+// common is the version of a file that both have changed; nil if it is not known.
+func (a *applying) common(c *Change) ([]byte, error) {
+	if c.Kind != Changed {
+		return nil, nil
+	}
+	return a.base.content(c.Path)
+}
+
 // merge puts the workspace's change and that of others together.
 func (a *applying) merge(w *wish, c *Change, why string) error {
 	clash := func(more string) {
-		a.clashes = append(a.clashes, Clash{c.Path, why + more})
+		a.clashes = append(a.clashes, Clash{Path: c.Path, Why: why + more})
 	}
-	old, err := a.base.content(c.Path)
+	old, err := a.common(c)
 	if err != nil {
 		return err
 	}
-	if old == nil || c.Kind != Changed {
+	if old == nil {
 		clash(", and there is no common version to merge from")
 		return nil
 	}
@@ -832,7 +843,7 @@ func (j *journal) check(p *plan) error {
 			return err
 		}
 		if now != r.After {
-			clashes = append(clashes, Clash{string(r.Path), "was changed"})
+			clashes = append(clashes, Clash{Path: string(r.Path), Why: "was changed"})
 		}
 	}
 	if len(clashes) > 0 {

@@ -42,7 +42,11 @@ func (b *bench) wantConflict(o Options, want ...string) {
 	}
 	var got []string
 	for _, c := range conflict.Clashes {
-		got = append(got, c.Path+" "+c.Why)
+		line := c.Path + " " + c.Why
+		if c.Mergeable {
+			line += ", can be merged"
+		}
+		got = append(got, line)
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		b.t.Errorf("got %q, want %q", got, want)
@@ -137,7 +141,8 @@ func TestChangesOfOthersAreConflicts(t *testing.T) {
 		meanwhile     func(b *bench)
 		want          []string
 	}{
-		{"changed", []string{"a=1", "b=1"}, []string{"a=2", "b=2"}, func(b *bench) { b.later("a=3") }, []string{"a was changed"}},
+		{"changed", []string{"a=1", "b=1"}, []string{"a=2", "b=2"}, func(b *bench) { b.later("a=3") }, []string{"a was changed, can be merged"}},
+		{"binary and changed", []string{"a=\x001"}, []string{"a=\x002"}, func(b *bench) { b.later("a=\x003") }, []string{"a was changed"}},
 		{"changed and removed here", []string{"a=1"}, []string{"-a"}, func(b *bench) { b.later("a=3") }, []string{"a was changed"}},
 		{"removed", []string{"a=1"}, []string{"a=2"}, func(b *bench) { b.must(os.Remove(b.source + "/a")) }, []string{"a was removed"}},
 		{"made", nil, []string{"a=2"}, func(b *bench) { b.later("a=3") }, []string{"a was made"}},
@@ -217,7 +222,7 @@ func TestWorkGoesOnAfterApply(t *testing.T) {
 	}
 	b.write("a=ONE\n2\n3\n")
 	b.ran()
-	b.wantConflict(Options{}, "a was changed")
+	b.wantConflict(Options{}, "a was changed, can be merged")
 	b.apply(Options{Merge: Clean})
 	b.wantFile("a", "ONE\n2\nthree\n")
 }

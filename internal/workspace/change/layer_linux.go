@@ -65,7 +65,7 @@ func (l *layering) findBuried(list []Change) {
 	for i := range l.theirs.Changes {
 		o := &l.theirs.Changes[i]
 		if o.New != nil && o.Old == nil && within(removed, o.Path) {
-			l.clashes = append(l.clashes, Clash{o.Path, "was made in a directory that is to be removed"})
+			l.clashes = append(l.clashes, Clash{Path: o.Path, Why: "was made in a directory that is to be removed"})
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (l *layering) consider(c *Change) error {
 		return err
 	}
 	if why != "" {
-		l.clashes = append(l.clashes, Clash{c.Path, why})
+		l.clashes = append(l.clashes, Clash{Path: c.Path, Why: why})
 		return nil
 	}
 	l.result.Applied = append(l.result.Applied, *c)

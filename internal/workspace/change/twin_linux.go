@@ -154,7 +154,15 @@ func (j *journal) isSaved(path string, r *record) (bool, error) {
 		return false, err
 	}
 	defer saved.Close()
-	return sameContent(now, saved)
+	a, err := now.Stat()
+	if err != nil {
+		return false, err
+	}
+	b, err := saved.Stat()
+	if err != nil || a.Size() != b.Size() {
+		return false, err
+	}
+	return sameContent(now, saved, a.Size())
 }
 
 // parted are the files of a plan that are files of their own now and were not before.

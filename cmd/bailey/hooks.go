@@ -11,6 +11,7 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/hooks"
 	"github.com/bailey-sandbox/bailey/internal/host"
+	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
 func hooksVerb() verb {
@@ -107,7 +108,11 @@ func (r *request) installHook(t hooks.Target, file string) error {
 		say(tagNote, printable(file)+" has the hook already")
 		return nil
 	}
-	say(tagNote, "wrote "+printable(file)+"; to undo: bailey hooks uninstall --"+string(t))
+	undo := "bailey hooks uninstall --" + string(t)
+	if len(r.args) == 2 {
+		undo += " " + plain.Word(file)
+	}
+	say(tagNote, "wrote "+printable(file)+"; to undo: "+undo)
 	if note := t.Note(); note != "" {
 		say(tagWarning, note)
 	}

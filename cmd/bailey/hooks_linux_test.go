@@ -67,9 +67,16 @@ func TestHooksOfEveryAgent(t *testing.T) {
 			t.Errorf("%s: %s is left", agent, path)
 		}
 		named := filepath.Join(b.dir, agent)
-		b.run("-q", "hooks", "install", "--"+agent, named).want(t, 0, "", "")
+		got := b.run("hooks", "install", "--"+agent, named)
 		if _, err := os.Stat(named); err != nil {
 			t.Error(err)
+		}
+		// What it says.
+		_, undo, _ := strings.Cut(got.stderr, "to undo: bailey ")
+		undo, _, _ = strings.Cut(undo, "\n")
+		b.run(append([]string{"-q"}, strings.Fields(undo)...)...).want(t, 0, "", "")
+		if _, err := os.Stat(named); err == nil {
+			t.Errorf("%s: %q leaves %s", agent, undo, named)
 		}
 	}
 	b.write("broken", `{"hooks": 1}`, 0o644)

@@ -20,8 +20,7 @@ var bundles = []string{
 
 // openAuthority finds the certificate authority of the network gate, has it made
 // if there is none, and puts its certificate beside those that the host trusts.
-func openAuthority(caller *spec.Host) (*spec.Authority, error) {
-	dir := filepath.Join(StateHome(caller.Home), "bailey", "authority")
+func openAuthority(dir string, environ []string) (*spec.Authority, error) {
 	certificate := filepath.Join(dir, "authority.crt")
 	if _, err := os.Stat(certificate); err != nil {
 		if err := gate.MakeAuthority(dir); err != nil {
@@ -40,7 +39,7 @@ func openAuthority(caller *spec.Host) (*spec.Authority, error) {
 			trusted, _ = os.ReadFile(real) // without it only the gate's own is trusted
 		}
 	}
-	if name := variable(caller.Environ, "SSL_CERT_FILE"); name != "" {
+	if name := variable(environ, "SSL_CERT_FILE"); name != "" {
 		if data, err := os.ReadFile(name); err == nil {
 			trusted = data
 		}

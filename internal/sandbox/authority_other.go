@@ -4,4 +4,4 @@ package sandbox
 
 import "github.com/bailey-sandbox/bailey/internal/spec"
 
-func openAuthority(*spec.Host) (*spec.Authority, error) { return nil, ErrNoRuntime }
+func openAuthority(string, []string) (*spec.Authority, error) { return nil, ErrNoRuntime }

@@ -40,6 +40,9 @@ type Config struct {
 	// Environ is what the environment allow-list chooses from and what the network
 	// gate has; the caller's environment if nil.
 	Environ []string
+	// Outside is what the network gate has, if that is not Environ: which optional
+	// credentials there are is decided by it.
+	Outside []string
 	// Home is what ~ means; the caller's home directory if empty.
 	Home string
 	// Place, if not nil, is where commands run instead of Dir, in a sandbox that
@@ -49,6 +52,12 @@ type Config struct {
 	Image *spec.Image
 	// Hidden are files and directories that no sandbox sees, whatever the policy says.
 	Hidden []string
+	// Authority is where the certificate authority of the network gate is, or is made;
+	// among the state of the caller's if empty.
+	Authority string
+	// Permit, if not nil, says whether a policy may be gone by, before anything is made
+	// for it.
+	Permit func(*policy.Policy) error
 }
 
 // Manager holds a policy that is ready to be applied to commands. Its methods
@@ -97,14 +106,30 @@ func (m *Manager) Initialize() error {
 		caller.Root = loaded.Root
 	}
 	settle(caller, loaded)
-	dropMissing(&loaded.Policy.Network, caller.Environ)
+	outside := caller.Environ
+	if m.config.Outside != nil {
+		outside = m.config.Outside
+	}
+	dropMissing(&loaded.Policy.Network, outside)
+	if m.config.Permit != nil {
+		if err := m.config.Permit(&loaded.Policy); err != nil {
+			return err
+		}
+	}
 	if opensTLS(loaded.Policy) {
-		if caller.Authority, err = openAuthority(caller); err != nil {
+		if caller.Authority, err = openAuthority(m.authority(caller.Home), outside); err != nil {
 			return err
 		}
 	}
 	m.facts, m.loaded = facts, loaded
 	return nil
+}
+
+func (m *Manager) authority(home string) string {
+	if m.config.Authority != "" {
+		return m.config.Authority
+	}
+	return filepath.Join(StateHome(home), "bailey", "authority")
 }
 
 // dropMissing leaves out the optional credentials that this user does not have.

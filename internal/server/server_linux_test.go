@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -220,6 +222,49 @@ func TestPoliciesOfClientsAreBounded(t *testing.T) {
 	for _, bad := range []string{`{"nonsense": 1}`, `{"extends": "/etc/passwd"}`, `{"extends": "@user"}`} {
 		_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{Policy: bad})
 		wantReason(t, err, connect.CodeInvalidArgument, "invalid_policy")
+	}
+}
+
+// With the scope admin, the gate has credentials that are the server's own, and opens TLS
+// with an authority of the server's.
+func TestCredentialsOfTheServersAreForAdministrators(t *testing.T) {
+	t.Setenv("UPSTREAM_TOKEN", "s3cret")
+	t.Setenv("PATH", filepath.Dir(testenv.Binary(t, "bailey-gate"))+":"+os.Getenv("PATH"))
+	s := newSite(t, nil)
+	heard := make(chan string, 1)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		heard <- r.Header.Get("Authorization")
+	}))
+	defer upstream.Close()
+	_, port, _ := net.SplitHostPort(upstream.Listener.Addr().String())
+	inject := `{"allowedCIDRs": ["127.0.0.0/8"], "rules": [{"host": "127.0.0.1", "ports": ["` + port + `"], "action": "allow"}],
+		"inject": [{"hosts": ["127.0.0.1"], "bearer": true, "fromEnv": "UPSTREAM_TOKEN", "optional": true}]}`
+	opened := `{"rules": [{"host": "example.com", "action": "allow", "inspect": true}]}`
+
+	own := s.create(&baileyv1.CreateSandboxRequest{CreateOnly: true, Policy: `{"network": {"allowedDomains": ["example.com"]}}`})
+	for _, network := range []string{strings.Replace(inject, `, "optional": true`, "", 1), opened} {
+		_, err := s.UpdateSandbox(ann, &baileyv1.UpdateSandboxRequest{SandboxId: own, Network: &network})
+		wantReason(t, err, connect.CodePermissionDenied, "policy_not_permitted")
+	}
+	if _, err := os.Stat(s.config.Dir + "/authority"); err == nil {
+		t.Error("an authority was made for who may not use one")
+	}
+	sb, err := s.CreateSandbox(admin, &baileyv1.CreateSandboxRequest{Policy: `{"network": ` + inject + `}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.says(sb.GetId(), "env | grep -c s3cret; test -s $SSL_CERT_FILE && echo certificates", "0\ncertificates\n")
+	s.run(sb.GetId(), "p=${HTTP_PROXY##*@}; p=${p#http://}; p=${p%/}; exec 3<>/dev/tcp/${p%:*}/${p##*:}; printf 'GET http://127.0.0.1:"+port+"/ HTTP/1.1\r\nHost: 127.0.0.1:"+port+"\r\n\r\n' >&3; head -n 1 <&3")
+	select {
+	case got := <-heard:
+		if got != "Bearer s3cret" {
+			t.Errorf("the upstream heard %q", got)
+		}
+	default:
+		t.Error("the request did not arrive")
+	}
+	if _, err := s.CreateSandbox(admin, &baileyv1.CreateSandboxRequest{CreateOnly: true, Policy: `{"network": ` + opened + `}`}); err != nil {
+		t.Error(err)
 	}
 }
 

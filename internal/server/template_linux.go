@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -62,12 +64,19 @@ func (s *Server) compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *s
 	if bounded {
 		texts = append(texts, bound)
 	}
-	m := sandbox.New(sandbox.Config{Policy: texts, Overrides: overrides(r), Environ: environ, Home: home, Place: over, Image: system, Hidden: s.hidden()})
-	if err := m.Initialize(); err != nil {
-		return nil, problem.New(connect.CodeInvalidArgument, "invalid_policy", err, problem.Remedy("correct the policy"))
+	outside := os.Environ()
+	if bounded {
+		outside = environ // a preset's optional credentials are left out
 	}
-	if err := permitted(&m.Loaded().Policy, bounded); err != nil {
-		return nil, err
+	m := sandbox.New(sandbox.Config{
+		Policy: texts, Overrides: overrides(r), Environ: environ, Outside: outside, Home: home, Place: over, Image: system, Hidden: s.hidden(),
+		Authority: s.config.Dir + "/authority", Permit: func(p *policy.Policy) error { return permitted(p, bounded) },
+	})
+	var answer *connect.Error
+	if err := m.Initialize(); errors.As(err, &answer) {
+		return nil, answer
+	} else if err != nil {
+		return nil, problem.New(connect.CodeInvalidArgument, "invalid_policy", err, problem.Remedy("correct the policy"))
 	}
 	sp, err := m.CompileBox()
 	if err != nil {
@@ -101,6 +110,7 @@ func permitted(p *policy.Policy, bounded bool) error {
 		set bool
 	}{
 		{"network.inject", len(n.Inject) > 0},
+		{"network.rules.inspect", slices.ContainsFunc(n.Rules, func(r policy.NetworkRule) bool { return r.Inspect != nil && *r.Inspect })},
 		{"network.upstreamProxy", n.UpstreamProxy != nil},
 		{"network.httpProxyPort", n.HTTPProxyPort != nil},
 		{"network.socksProxyPort", n.SOCKSProxyPort != nil},

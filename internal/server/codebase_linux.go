@@ -106,7 +106,9 @@ func (s *Server) ListCodebases(ctx context.Context, r *baileyv1.ListCodebasesReq
 	if r.GetName() != "" {
 		q.States = []string{r.GetName()} // several may have the same name
 	}
-	page(&q, r.GetPageSize(), r.GetPageToken())
+	if err := page(&q, r.GetPageSize(), r.GetPageToken()); err != nil {
+		return nil, err
+	}
 	if err := chooseLabels(&q, r.GetLabels()); err != nil {
 		return nil, err
 	}

@@ -214,7 +214,10 @@ func (s *Server) StatFile(ctx context.Context, r *baileyv1.StatFileRequest) (*ba
 
 // ListFiles implements the API.
 func (s *Server) ListFiles(ctx context.Context, r *baileyv1.ListFilesRequest) (*baileyv1.ListFilesResponse, error) {
-	const usual, most = 1000, 10_000
+	limit, err := pageSize(r.GetPageSize(), 1000, 10_000)
+	if err != nil {
+		return nil, err
+	}
 	dir, name, release, err := s.tree(ctx, r)
 	if err != nil {
 		return nil, err
@@ -224,10 +227,7 @@ func (s *Server) ListFiles(ctx context.Context, r *baileyv1.ListFilesRequest) (*
 	if err != nil {
 		return nil, problem.Invalid("page_token", "not a place in this list; begin again without it")
 	}
-	l := &listing{ctx: ctx, tree: dir, recursive: r.GetRecursive(), after: string(after), limit: usual, out: &baileyv1.ListFilesResponse{}}
-	if r.GetPageSize() > 0 {
-		l.limit = min(int(r.GetPageSize()), most)
-	}
+	l := &listing{ctx: ctx, tree: dir, recursive: r.GetRecursive(), after: string(after), limit: limit, out: &baileyv1.ListFilesResponse{}}
 	if err := l.list(name); err != nil && !errors.Is(err, errFull) {
 		return nil, err
 	}

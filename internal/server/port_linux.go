@@ -42,11 +42,8 @@ const firstPort = 1024
 // exposure checks a request for a port. Nobody but an administrator opens a port
 // that other machines reach.
 func exposure(ctx context.Context, r *baileyv1.ExposePortRequest) (e spec.Exposure, err error) {
-	switch p := r.GetPort(); {
-	case p < 1 || p > 65535:
-		return e, problem.Invalid("port", "%d is no port", p)
-	case p >= spec.GateProxyPort && p <= spec.GateInsidePort:
-		return e, problem.Invalid("port", "%d is the network gate's own", p)
+	if err := checkPort("port", r.GetPort()); err != nil {
+		return e, err
 	}
 	e = spec.Exposure{Address: "127.0.0.1", Inside: uint16(r.GetPort())}
 	if r.GetAddress() == "" {
@@ -63,6 +60,17 @@ func exposure(ctx context.Context, r *baileyv1.ExposePortRequest) (e spec.Exposu
 	}
 	e.Address, e.Port = at.Addr().String(), at.Port()
 	return e, nil
+}
+
+// checkPort refuses what no program of a sandbox can listen at.
+func checkPort(field string, p int32) error {
+	switch {
+	case p < 1 || p > 65535:
+		return problem.Invalid(field, "%d is no port", p)
+	case p >= spec.GateProxyPort && p <= spec.GateInsidePort:
+		return problem.Invalid(field, "%d is the network gate's own", p)
+	}
+	return nil
 }
 
 // isReserved says whether programs of the machine may take what listens at a port for
@@ -151,8 +159,12 @@ func (s *Server) UnexposePort(ctx context.Context, r *baileyv1.UnexposePortReque
 	}
 	defer end()
 	isPort := func(p *baileyv1.ExposedPort) bool { return p.GetPort() == r.GetPort() }
+	exposed := slices.ContainsFunc(k.sandbox.GetPorts(), isPort)
+	if !exposed && !slices.Contains(k.request.GetPorts(), r.GetPort()) {
+		return nil, problem.NotFound("port", strconv.Itoa(int(r.GetPort())))
+	}
 	k.request.Ports = slices.DeleteFunc(k.request.GetPorts(), func(p int32) bool { return p == r.GetPort() })
-	if slices.ContainsFunc(k.sandbox.GetPorts(), isPort) {
+	if exposed {
 		if err := s.changePorts(k, []spec.Exposure{{Inside: uint16(r.GetPort())}}, nil); err != nil {
 			return nil, err
 		}

@@ -165,12 +165,22 @@ func (s *Server) change(ctx context.Context, id string, f func(*baileyv1.Sandbox
 }
 
 // page reads the paging of a request.
-func page(q *store.Query, size int32, token string) {
-	const usual, most = 100, 1000
-	q.Newest, q.After, q.Limit = true, token, usual
-	if size > 0 {
-		q.Limit = min(int(size), most)
+func page(q *store.Query, size int32, token string) (err error) {
+	q.Newest, q.After = true, token
+	q.Limit, err = pageSize(size, 100, 1000)
+	return err
+}
+
+// pageSize is how many entries an answer has: as many as asked for, but not more than
+// most, or usual if that is not said.
+func pageSize(size int32, usual, most int) (int, error) {
+	switch {
+	case size < 0:
+		return 0, problem.Invalid("page_size", "%d is negative", size)
+	case size == 0:
+		return usual, nil
 	}
+	return min(int(size), most), nil
 }
 
 // list reads records of the caller's.

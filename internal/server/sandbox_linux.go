@@ -61,11 +61,22 @@ func (s *Server) mayCreate(ctx context.Context, r *baileyv1.CreateSandboxRequest
 	if err := checkResources(r.GetResources()); err != nil {
 		return "", err
 	}
+	for _, p := range r.GetPorts() {
+		if err := checkPort("ports", p); err != nil {
+			return "", err
+		}
+	}
 	return who.ActFor(r.GetOwner())
 }
 
 func (s *Server) create(ctx context.Context, owner string, r *baileyv1.CreateSandboxRequest) (*baileyv1.Sandbox, error) {
-	k := s.newKept(ctx, owner, r, !caller.From(ctx).May(caller.Admin))
+	bounded := !caller.From(ctx).May(caller.Admin)
+	if bounded {
+		if err := withinBound(r.GetPolicy()); err != nil {
+			return nil, err
+		}
+	}
+	k := s.newKept(ctx, owner, r, bounded)
 	if taken, err := s.createFromPool(ctx, k); taken {
 		return k.sandbox, err
 	}
@@ -349,7 +360,9 @@ func (s *Server) GetSandbox(ctx context.Context, r *baileyv1.GetSandboxRequest) 
 // ListSandboxes implements the API.
 func (s *Server) ListSandboxes(ctx context.Context, r *baileyv1.ListSandboxesRequest) (*baileyv1.ListSandboxesResponse, error) {
 	q := store.Query{Kind: store.Sandboxes, Parent: r.GetCodebaseId()}
-	page(&q, r.GetPageSize(), r.GetPageToken())
+	if err := page(&q, r.GetPageSize(), r.GetPageToken()); err != nil {
+		return nil, err
+	}
 	if err := chooseLabels(&q, r.GetLabels()); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
+	"github.com/bailey-sandbox/bailey/internal/policy"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	"github.com/bailey-sandbox/bailey/internal/store"
@@ -192,8 +194,21 @@ func TestPoliciesOfClientsAreBounded(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("topsecret"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	policy := `{"filesystem": {"allowRead": ["` + filepath.Dir(secret) + `"], "allowWrite": ["` + filepath.Dir(secret) + `"]}}`
-	id := s.create(&baileyv1.CreateSandboxRequest{Policy: policy})
+	granting := `{"filesystem": {"allowRead": ["` + filepath.Dir(secret) + `"], "allowWrite": ["` + filepath.Dir(secret) + `"]}}`
+	_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{Policy: granting})
+	wantReason(t, err, connect.CodePermissionDenied, "policy_not_permitted")
+	// Earlier versions took it, and what they made can be started.
+	id := s.create(&baileyv1.CreateSandboxRequest{CreateOnly: true})
+	if _, err := store.Update(ann, s.store, store.Sandboxes, id, func(r *store.Record) error {
+		k, err := load(r)
+		k.request.Policy = granting
+		return errors.Join(err, k.save())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.StartSandbox(ann, &baileyv1.StartSandboxRequest{SandboxId: id}); err != nil {
+		t.Fatal(err)
+	}
 	if out := s.run(id, "cat "+secret+"; echo x > "+secret); strings.Contains(string(out.GetStdout()), "topsecret") {
 		t.Errorf("a client has read a file of the host: %s", out)
 	}
@@ -222,6 +237,86 @@ func TestPoliciesOfClientsAreBounded(t *testing.T) {
 	for _, bad := range []string{`{"nonsense": 1}`, `{"extends": "/etc/passwd"}`, `{"extends": "@user"}`} {
 		_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{Policy: bad})
 		wantReason(t, err, connect.CodeInvalidArgument, "invalid_policy")
+	}
+}
+
+// What a client asks for and is not granted is not taken in silence.
+func TestClientsAreToldWhatTheyAreNotGranted(t *testing.T) {
+	for text, key := range map[string]string{
+		`{"filesystem": {"allowRead": ["/root"]}}`:                                "filesystem.allowRead",
+		`{"filesystem": {"allowRead": ["/"]}}`:                                    "filesystem.allowRead",
+		`{"filesystem": {"allowRead": ["/home/*/x"]}}`:                            "filesystem.allowRead",
+		`{"filesystem": {"allowRead": ["../root"]}}`:                              "filesystem.allowRead",
+		`{"filesystem": {"allowRead": ["/etc/shadow"]}}`:                          "filesystem.allowRead",
+		`{"filesystem": {"allowWrite": ["/etc"]}}`:                                "filesystem.allowWrite",
+		`{"filesystem": {"allowWrite": ["/nowhere"]}}`:                            "filesystem.allowWrite",
+		`{"filesystem": {"privateWrite": ["/usr"]}}`:                              "filesystem.privateWrite",
+		`{"filesystem": {"defaultDenyRead": false}}`:                              "filesystem.defaultDenyRead",
+		`{"network": {"allowedDomains": ["*"], "allowedCIDRs": ["127.0.0.0/8"]}}`: "network.allowedCIDRs",
+		`{"network": {"allowLocalOutbound": true}}`:                               "network.allowLocalOutbound",
+		`{"network": {"allowLocalOutboundPorts": ["5432"]}}`:                      "network.allowLocalOutboundPorts",
+		`{"network": {"allowLocalBinding": true}}`:                                "network.allowLocalBinding",
+		`{"network": {"allowUnixSockets": ["/run/docker.sock"]}}`:                 "network.allowUnixSockets",
+		`{"network": {"exposePorts": ["8080"]}}`:                                  "network.exposePorts",
+		`{"network": {"allowedDomains": ["a.example"], "defaultAction": "ask"}}`:  "network.defaultAction",
+		`{"devices": {"mode": "host"}}`:                                           "devices.mode",
+		`{"devices": {"allow": ["/dev/kvm"]}}`:                                    "devices.allow",
+		`{"ssh": {"allowedHosts": ["host.example"]}}`:                             "ssh.allowedHosts",
+		`{"command": {"allow": ["sudo"]}}`:                                        "command.allow",
+
+		`{}`: "", `nonsense`: "", // compile says so
+		`{"extends": "code", "filesystem": {"allowRead": ["/usr/lib", "/etc/*.conf", "~/.cache", "src", "/proc"], "allowWrite": [".", "out", "/workspace/x", "/tmp", "/dev/null"]}}`: "",
+		`{"filesystem": {"denyRead": ["/etc"], "denyWrite": ["/workspace/x"], "defaultDenyRead": true, "allowGitConfig": true}}`:                                                     "",
+		`{"network": {"allowedDomains": ["*", "a.example"], "deniedDomains": ["b.example"], "allowLocalBinding": false, "transparent": true, "egress": "socket"}}`:                   "",
+		`{"network": {"rules": [{"host": "a.example", "action": "allow"}, {"host": "*", "action": "deny"}]}, "command": {"deny": ["git push"]}, "devices": {"mode": "minimal"}}`:     "",
+	} {
+		if got := problem.Of(withinBound(text)).GetMetadata()["key"]; got != key {
+			t.Errorf("%s: got %q, want %q: %v", text, got, key, withinBound(text))
+		}
+	}
+	for _, name := range policy.PresetNames() { // what every client may say is no more
+		if err := withinBound(`{"extends": "` + name + `"}`); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Numbers that are none are refused rather than read as if nothing was said.
+func TestNumbersOutOfRangeAreRefused(t *testing.T) {
+	s := newSite(t, nil)
+	id := s.create(&baileyv1.CreateSandboxRequest{})
+	for _, ports := range [][]int32{{70000}, {-1}, {8080, 0}} {
+		_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{Ports: ports})
+		wantReason(t, err, connect.CodeInvalidArgument, "invalid_ports")
+	}
+	_, err := s.ForkSandbox(ann, &baileyv1.ForkSandboxRequest{SandboxId: id, Count: -1})
+	wantReason(t, err, connect.CodeInvalidArgument, "invalid_count")
+	_, err = s.UnexposePort(ann, &baileyv1.UnexposePortRequest{SandboxId: id, Port: 5555})
+	wantReason(t, err, connect.CodeNotFound, "port_not_found")
+	for _, list := range []func(size int32, token string) error{
+		func(n int32, at string) error {
+			_, err := s.ListSandboxes(ann, &baileyv1.ListSandboxesRequest{PageSize: n, PageToken: at})
+			return err
+		},
+		func(n int32, at string) error {
+			_, err := s.ListCodebases(ann, &baileyv1.ListCodebasesRequest{PageSize: n, PageToken: at})
+			return err
+		},
+		func(n int32, at string) error {
+			_, err := s.ListSnapshots(ann, &baileyv1.ListSnapshotsRequest{SandboxId: id, PageSize: n, PageToken: at})
+			return err
+		},
+		func(n int32, at string) error {
+			_, err := s.ListExecs(ann, &baileyv1.ListExecsRequest{SandboxId: id, PageSize: n, PageToken: at})
+			return err
+		},
+		func(n int32, at string) error {
+			_, err := s.ListFiles(ann, &baileyv1.ListFilesRequest{SandboxId: id, PageSize: n, PageToken: at})
+			return err
+		},
+	} {
+		wantReason(t, list(-1, ""), connect.CodeInvalidArgument, "invalid_page_size")
+		wantReason(t, list(1, "zzz"), connect.CodeInvalidArgument, "invalid_page_token")
 	}
 }
 
@@ -278,14 +373,12 @@ func TestNetworkOfAClientIsNotTheMachines(t *testing.T) {
 	}
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	everything := `{"network": {"allowedDomains": ["*"], "allowedCIDRs": ["127.0.0.0/8"], "allowLocalOutbound": true, "allowLocalBinding": true}}`
 	for _, test := range []struct {
 		name, policy string
 		who          context.Context
 		reaches      bool
 	}{
 		{"a client", `{"network": {"allowedDomains": ["*"]}}`, ann, false},
-		{"a client who asks for more", everything, ann, false},
 		{"a client with a preset", `{"extends": "full-access"}`, ann, false},
 		{"an administrator", `{"network": {"allowedDomains": ["*"]}}`, admin, true},
 	} {

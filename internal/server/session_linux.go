@@ -371,10 +371,9 @@ func (s *Server) ListSessions(ctx context.Context, r *baileyv1.ListSessionsReque
 
 // paged takes a page out of a list.
 func paged[T any](list []T, id func(T) string, size int32, token string) (part []T, next string, err error) {
-	const usual, most = 100, 1000
-	n := usual
-	if size > 0 {
-		n = min(int(size), most)
+	n, err := pageSize(size, 100, 1000)
+	if err != nil {
+		return nil, "", err
 	}
 	if token != "" {
 		at := slices.IndexFunc(list, func(v T) bool { return id(v) == token })

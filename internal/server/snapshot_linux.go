@@ -131,7 +131,9 @@ func (s *Server) ListSnapshots(ctx context.Context, r *baileyv1.ListSnapshotsReq
 		return nil, err
 	}
 	q := store.Query{Kind: store.Snapshots, Parent: r.GetSandboxId()}
-	page(&q, r.GetPageSize(), r.GetPageToken())
+	if err := page(&q, r.GetPageSize(), r.GetPageToken()); err != nil {
+		return nil, err
+	}
 	p, err := s.list(ctx, q)
 	if err != nil {
 		return nil, err
@@ -179,10 +181,10 @@ func (s *Server) ExportSnapshot(ctx context.Context, r *baileyv1.ExportSnapshotR
 
 // ForkSandbox implements the API.
 func (s *Server) ForkSandbox(ctx context.Context, r *baileyv1.ForkSandboxRequest) (*baileyv1.ForkSandboxResponse, error) {
-	count := max(int(r.GetCount()), 1)
-	if count > 1000 {
-		return nil, problem.Invalid("count", "%d is more than 1000", count)
+	if n := r.GetCount(); n < 0 || n > 1000 {
+		return nil, problem.Invalid("count", "%d is not from 1 to 1000", n)
 	}
+	count := max(int(r.GetCount()), 1)
 	k, from, err := s.forkFrom(ctx, r)
 	if err != nil {
 		return nil, err

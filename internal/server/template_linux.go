@@ -116,8 +116,7 @@ func permitted(p *policy.Policy, bounded bool) error {
 		{"network.socksProxyPort", n.SOCKSProxyPort != nil},
 	} {
 		if f.set {
-			return problem.New(connect.CodePermissionDenied, "policy_not_permitted", fmt.Errorf("%s concerns the server's own machine", f.key),
-				problem.About("key", f.key), problem.Remedy("leave it out, or use a token with the scope admin"))
+			return notPermitted(f.key, "it concerns the server's own machine")
 		}
 	}
 	return publicOnly(p)
@@ -142,8 +141,7 @@ func publicOnly(p *policy.Policy) error {
 			}
 		}
 		if what != "" {
-			return problem.New(connect.CodePermissionDenied, "policy_not_permitted", fmt.Errorf("%s %s: the address is %s", g.key, g.host, what),
-				problem.About("key", g.key), problem.Remedy("leave it out, or use a token with the scope admin"))
+			return notPermitted(g.key, fmt.Sprintf("the address %s is %s", g.host, what))
 		}
 	}
 	return nil

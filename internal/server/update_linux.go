@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -74,6 +75,11 @@ func (s *Server) changeRules(k *kept, r *baileyv1.UpdateSandboxRequest) error {
 		text, err := withNetwork(next.GetPolicy(), r.GetNetwork())
 		if err != nil {
 			return err
+		}
+		if k.bounded {
+			if err := withinBound(`{"network": ` + cmp.Or(r.GetNetwork(), "{}") + "\n}"); err != nil {
+				return err
+			}
 		}
 		next.Policy = text
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -293,6 +294,22 @@ func (q *Query) where() (text string, args []any) {
 	return strings.Join(parts, " AND "), args
 }
 
+// cursor is a place in a list. What it ends in tells it from any other text that happens
+// to be a number.
+func cursor(seq int64) string {
+	n := strconv.FormatInt(seq, 36)
+	return n + "." + strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(n))), 36)
+}
+
+func parseCursor(text string) (int64, error) {
+	n, _, _ := strings.Cut(text, ".")
+	seq, err := strconv.ParseInt(n, 36, 64)
+	if err != nil || cursor(seq) != text {
+		return 0, ErrCursor
+	}
+	return seq, nil
+}
+
 // List implements Store.
 func (d *DB) List(ctx context.Context, q Query) (*Page, error) {
 	where, args := q.where()
@@ -301,9 +318,9 @@ func (d *DB) List(ctx context.Context, q Query) (*Page, error) {
 		beyond, order = " AND seq < ?", " ORDER BY seq DESC"
 	}
 	if q.After != "" {
-		after, err := strconv.ParseInt(q.After, 36, 64)
+		after, err := parseCursor(q.After)
 		if err != nil {
-			return nil, ErrCursor
+			return nil, err
 		}
 		where += beyond
 		args = append(args, after)
@@ -325,7 +342,7 @@ func (d *DB) List(ctx context.Context, q Query) (*Page, error) {
 			return nil, err
 		}
 		if q.Limit > 0 && len(page.Records) == q.Limit {
-			page.Next = strconv.FormatInt(last, 36)
+			page.Next = cursor(last)
 			break
 		}
 		page.Records, last = append(page.Records, r), seq

@@ -1755,7 +1755,7 @@ type ForkSandboxRequest struct {
 	SandboxId string `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	// snapshot_id is a snapshot of it; empty is as it is now.
 	SnapshotId string `protobuf:"bytes,2,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
-	// count is how many to make; 0 is one.
+	// count is how many to make, at most 1000; 0 is one.
 	Count int32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	// name is for people.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`

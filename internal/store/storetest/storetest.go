@@ -338,7 +338,7 @@ func backwards(t *testing.T, s store.Store) {
 }
 
 func badCursor(t *testing.T, s store.Store) {
-	for _, after := range []string{"!", "a b", "-", "zzzzzzzzzzzzzzzzzzzzzzzz"} {
+	for _, after := range []string{"!", "a b", "-", "zzz", "1", "zzzzzzzzzzzzzzzzzzzzzzzz"} {
 		_, err := s.List(t.Context(), store.Query{Kind: store.Sandboxes, After: after, Limit: 1})
 		wants(t, err, store.ErrCursor)
 	}

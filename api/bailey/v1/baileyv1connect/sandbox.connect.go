@@ -157,7 +157,8 @@ type SandboxServiceClient interface {
 	// ExposePort makes a TCP port of the sandbox reachable at an address of the
 	// server's machine, and nothing else of it.
 	ExposePort(context.Context, *v1.ExposePortRequest) (*v1.ExposedPort, error)
-	// UnexposePort ends that, and the connections that stand.
+	// UnexposePort ends that, and the connections that stand. A port that is not
+	// exposed is not found.
 	UnexposePort(context.Context, *v1.UnexposePortRequest) (*emptypb.Empty, error)
 }
 
@@ -578,7 +579,8 @@ type SandboxServiceHandler interface {
 	// ExposePort makes a TCP port of the sandbox reachable at an address of the
 	// server's machine, and nothing else of it.
 	ExposePort(context.Context, *v1.ExposePortRequest) (*v1.ExposedPort, error)
-	// UnexposePort ends that, and the connections that stand.
+	// UnexposePort ends that, and the connections that stand. A port that is not
+	// exposed is not found.
 	UnexposePort(context.Context, *v1.UnexposePortRequest) (*emptypb.Empty, error)
 }
 

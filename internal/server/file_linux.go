@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
+	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -214,7 +215,24 @@ func (s *Server) StatFile(ctx context.Context, r *baileyv1.StatFileRequest) (*ba
 
 // ListFiles implements the API.
 func (s *Server) ListFiles(ctx context.Context, r *baileyv1.ListFilesRequest) (*baileyv1.ListFilesResponse, error) {
-	limit, err := pageSize(r.GetPageSize(), 1000, 10_000)
+	dir, name, release, err := s.tree(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	l := &listing{ctx: ctx, tree: dir, recursive: r.GetRecursive()}
+	if err := l.page(r.GetPageSize(), r.GetPageToken()); err != nil {
+		return nil, err
+	}
+	if err := l.list(name); err != nil && !errors.Is(err, errFull) {
+		return nil, err
+	}
+	return &baileyv1.ListFilesResponse{Files: l.files, NextPageToken: l.next}, nil
+}
+
+// GlobFiles implements the API.
+func (s *Server) GlobFiles(ctx context.Context, r *baileyv1.GlobFilesRequest) (*baileyv1.GlobFilesResponse, error) {
+	pattern, err := cleanPattern(r.GetPattern())
 	if err != nil {
 		return nil, err
 	}
@@ -223,15 +241,50 @@ func (s *Server) ListFiles(ctx context.Context, r *baileyv1.ListFilesRequest) (*
 		return nil, err
 	}
 	defer release()
-	after, err := hex.DecodeString(r.GetPageToken())
-	if err != nil {
-		return nil, problem.Invalid("page_token", "not a place in this list; begin again without it")
-	}
-	l := &listing{ctx: ctx, tree: dir, recursive: r.GetRecursive(), after: string(after), limit: limit, out: &baileyv1.ListFilesResponse{}}
-	if err := l.list(name); err != nil && !errors.Is(err, errFull) {
+	if err := isDirectory(dir, name); err != nil {
 		return nil, err
 	}
-	return l.out, nil
+	// What is fixed at the beginning of a pattern need not be looked for.
+	fixed, rest := doublestar.SplitPattern(pattern)
+	below := path.Join(name, fixed)
+	l := &listing{ctx: ctx, tree: dir, recursive: strings.Contains(rest, "/") || strings.Contains(rest, "**")}
+	l.matches = func(full string) bool {
+		if below != "." {
+			full = strings.TrimPrefix(full, below+"/")
+		}
+		return doublestar.MatchUnvalidated(rest, full)
+	}
+	if err := l.page(r.GetPageSize(), r.GetPageToken()); err != nil {
+		return nil, err
+	}
+	err = l.list(below)
+	if code := connect.CodeOf(err); err != nil && below != name && (code == connect.CodeNotFound || problem.Of(err).GetReason() == "file_kind") {
+		err = nil // nothing is there that could match
+	}
+	if err != nil && !errors.Is(err, errFull) {
+		return nil, err
+	}
+	return &baileyv1.GlobFilesResponse{Files: l.files, NextPageToken: l.next}, nil
+}
+
+// cleanPattern is a pattern of a request, relative to a directory.
+func cleanPattern(pattern string) (string, error) {
+	if pattern == "" {
+		return "", problem.Invalid("pattern", "it is missing")
+	}
+	clean, err := cleanPath("pattern", pattern)
+	if err == nil && !doublestar.ValidatePattern(clean) {
+		err = problem.Invalid("pattern", "%q is no pattern: a bracket or brace is not closed, or a backslash is last", pattern)
+	}
+	return clean, err
+}
+
+func isDirectory(tree *os.File, name string) error {
+	d, err := openBeneath(tree, name, unix.O_DIRECTORY|unix.O_PATH)
+	if err != nil {
+		return fileError(name, err)
+	}
+	return d.Close()
 }
 
 // listing lists a directory in the order of paths, of which a page token is the
@@ -240,9 +293,22 @@ type listing struct {
 	ctx       context.Context
 	tree      *os.File
 	recursive bool
+	matches   func(path string) bool // nil for everything
 	after     string
 	limit     int
-	out       *baileyv1.ListFilesResponse
+	files     []*baileyv1.FileInfo
+	next      string // the token of the next page
+}
+
+// page reads the paging of a request.
+func (l *listing) page(size int32, token string) (err error) {
+	after, err := hex.DecodeString(token)
+	if err != nil {
+		return problem.Invalid("page_token", "not a place in this list; begin again without it")
+	}
+	l.after = string(after)
+	l.limit, err = pageSize(size, 1000, 10_000)
+	return err
 }
 
 var errFull = errors.New("the page is full")
@@ -281,12 +347,12 @@ func (l *listing) list(name string) error {
 }
 
 func (l *listing) add(info *baileyv1.FileInfo, full string) error {
-	if l.after == "" || compare(full, l.after) > 0 {
-		if len(l.out.Files) == l.limit {
-			l.out.NextPageToken = hex.EncodeToString([]byte(l.last())) // names need not be text
+	if (l.after == "" || compare(full, l.after) > 0) && (l.matches == nil || l.matches(full)) {
+		if len(l.files) == l.limit {
+			l.next = hex.EncodeToString([]byte(l.last())) // names need not be text
 			return errFull
 		}
-		l.out.Files = append(l.out.Files, info)
+		l.files = append(l.files, info)
 	}
 	if !l.recursive || info.GetType() != baileyv1.FileType_FILE_TYPE_DIRECTORY {
 		return nil
@@ -299,7 +365,7 @@ func (l *listing) add(info *baileyv1.FileInfo, full string) error {
 }
 
 func (l *listing) last() string {
-	f := l.out.Files[len(l.out.Files)-1]
+	f := l.files[len(l.files)-1]
 	if len(f.GetRawPath()) > 0 {
 		return string(f.GetRawPath())
 	}

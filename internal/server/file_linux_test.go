@@ -85,6 +85,51 @@ func TestListsOfFilesHavePages(t *testing.T) {
 	}
 }
 
+func TestFilesAreFoundByPatterns(t *testing.T) {
+	s := newSite(t, nil)
+	id := s.create(&baileyv1.CreateSandboxRequest{})
+	s.says(id, "mkdir -p a/b/c .h; touch a/1.go a/b/2.go a/b/c/3.go a/b/c/3.txt .h/4.go x.go; ln -s / root; ln -s a link", "")
+	for _, test := range []struct{ path, pattern, want string }{
+		{"", "*.go", "x.go"},
+		{"", "**/*.go", ".h/4.go a/1.go a/b/2.go a/b/c/3.go x.go"},
+		{"a", "**/*.go", "a/1.go a/b/2.go a/b/c/3.go"},
+		{"a/b", "*/3.{go,txt}", "a/b/c/3.go a/b/c/3.txt"},
+		{"", "/workspace/a/[0-9].go", "a/1.go"},
+		{"", "a/b/2.go", "a/b/2.go"},
+		{"", "a/**", "a/1.go a/b a/b/2.go a/b/c a/b/c/3.go a/b/c/3.txt"},
+		{"", "r**/passwd", ""}, // links are not followed
+		{"", "link/*", "link/1.go link/b"},
+		{"", "none/*", ""},
+		{"", "x.go/*", ""},
+	} {
+		var got []string
+		r := &baileyv1.GlobFilesRequest{SandboxId: id, Path: test.path, Pattern: test.pattern, PageSize: 2}
+		for {
+			l, err := s.GlobFiles(ann, r)
+			if err != nil {
+				t.Fatalf("%+v: %v", test, err)
+			}
+			for _, f := range l.GetFiles() {
+				got = append(got, f.GetPath())
+			}
+			if r.PageToken = l.GetNextPageToken(); r.GetPageToken() == "" {
+				break
+			}
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%+v: got %v", test, got)
+		}
+	}
+	for _, pattern := range []string{"", "[", "{a", "../*", "/etc/*"} {
+		_, err := s.GlobFiles(ann, &baileyv1.GlobFilesRequest{SandboxId: id, Pattern: pattern})
+		wantReason(t, err, connect.CodeInvalidArgument, "invalid_pattern")
+	}
+	_, err := s.GlobFiles(ann, &baileyv1.GlobFilesRequest{SandboxId: id, Pattern: "root/etc/*"})
+	wantReason(t, err, connect.CodeInvalidArgument, "outside")
+	_, err = s.GlobFiles(ann, &baileyv1.GlobFilesRequest{SandboxId: id, Path: "none", Pattern: "*"})
+	wantReason(t, err, connect.CodeNotFound, "file_not_found")
+}
+
 // No name, and nothing that the sandbox has planted, leads out of the workspace.
 func TestFilesStayInTheTree(t *testing.T) {
 	s := newSite(t, nil)

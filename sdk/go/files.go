@@ -150,6 +150,23 @@ func (s *Sandbox) ListFiles(ctx context.Context, path string, recursive bool) ([
 	}
 }
 
+// GlobFiles lists what matches a pattern such as "src/**/*.go" in a directory of the
+// workspace; an empty path is the top.
+func (s *Sandbox) GlobFiles(ctx context.Context, path, pattern string) ([]*baileyv1.FileInfo, error) {
+	r := &baileyv1.GlobFilesRequest{SandboxId: s.ID(), Path: path, Pattern: pattern}
+	var all []*baileyv1.FileInfo
+	for {
+		page, err := s.client.Files.GlobFiles(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.GetFiles()...)
+		if r.PageToken = page.GetNextPageToken(); r.PageToken == "" {
+			return all, nil
+		}
+	}
+}
+
 // MakeDirectory makes a directory, and those above it that are missing.
 func (s *Sandbox) MakeDirectory(ctx context.Context, path string) (*baileyv1.FileInfo, error) {
 	return s.client.Files.MakeDirectory(ctx, &baileyv1.MakeDirectoryRequest{SandboxId: s.ID(), Path: path})

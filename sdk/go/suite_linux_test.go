@@ -39,6 +39,7 @@ type step struct {
 	Stdin         string            `json:"stdin"`
 	Timeout       float64           `json:"timeout"`
 	Path          string            `json:"path"`
+	Pattern       string            `json:"pattern"`
 	NewPath       string            `json:"newPath"`
 	ContentBase64 []byte            `json:"contentBase64"`
 	Recursive     bool              `json:"recursive"`
@@ -298,12 +299,10 @@ var steps = map[string]func(*play, context.Context, *step) (result, error){
 	},
 	"statFile": func(p *play, ctx context.Context, s *step) (result, error) { return file(p.StatFile(ctx, s.Path)) },
 	"listFiles": func(p *play, ctx context.Context, s *step) (result, error) {
-		all, err := p.ListFiles(ctx, s.Path, s.Recursive)
-		paths := []string{}
-		for _, f := range all {
-			paths = append(paths, f.GetPath())
-		}
-		return result{"paths": paths}, err
+		return paths(p.ListFiles(ctx, s.Path, s.Recursive))
+	},
+	"globFiles": func(p *play, ctx context.Context, s *step) (result, error) {
+		return paths(p.GlobFiles(ctx, s.Path, s.Pattern))
 	},
 	"watchFiles": func(p *play, ctx context.Context, s *step) (result, error) {
 		for c, err := range p.WatchFiles(ctx, s.Path, s.Recursive) {
@@ -420,6 +419,14 @@ func ran(r *Result, err error) (result, error) {
 		"stdout": string(r.Stdout), "stderr": string(r.Stderr), "stdoutBase64": base64.StdEncoding.EncodeToString(r.Stdout),
 		"exitCode": r.GetCode(), "signal": r.GetSignal(), "timedOut": r.GetTimedOut(),
 	}, nil
+}
+
+func paths(all []*baileyv1.FileInfo, err error) (result, error) {
+	list := []string{}
+	for _, f := range all {
+		list = append(list, f.GetPath())
+	}
+	return result{"paths": list}, err
 }
 
 func file(f *baileyv1.FileInfo, err error) (result, error) {

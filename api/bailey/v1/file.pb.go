@@ -479,6 +479,164 @@ func (x *ListFilesResponse) GetNextPageToken() string {
 	return ""
 }
 
+// GlobFilesRequest says what to look for, and where.
+type GlobFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// sandbox_id is the sandbox's.
+	SandboxId string `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// codebase_id is the codebase's.
+	CodebaseId string `protobuf:"bytes,2,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
+	// path is the directory to look in; empty is the top.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// raw_path stands for path where that is not UTF-8.
+	RawPath []byte `protobuf:"bytes,4,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// pattern is relative to the directory: * and ? stand for characters of one name,
+	// [a-z] and {a,b} for one of several, and ** as a name for any number of
+	// directories, such as in src/**/*.go. Names that begin with a dot are no
+	// exception.
+	Pattern string `protobuf:"bytes,5,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// page_size is the most to return; 0 is 1000, and 10000 is the most.
+	PageSize int32 `protobuf:"varint,6,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// page_token is next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GlobFilesRequest) Reset() {
+	*x = GlobFilesRequest{}
+	mi := &file_bailey_v1_file_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GlobFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GlobFilesRequest) ProtoMessage() {}
+
+func (x *GlobFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_bailey_v1_file_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GlobFilesRequest.ProtoReflect.Descriptor instead.
+func (*GlobFilesRequest) Descriptor() ([]byte, []int) {
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GlobFilesRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *GlobFilesRequest) GetCodebaseId() string {
+	if x != nil {
+		return x.CodebaseId
+	}
+	return ""
+}
+
+func (x *GlobFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *GlobFilesRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *GlobFilesRequest) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *GlobFilesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GlobFilesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// GlobFilesResponse is one page.
+type GlobFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// files of this page; their paths are relative to the tree.
+	Files []*FileInfo `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	// next_page_token is empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GlobFilesResponse) Reset() {
+	*x = GlobFilesResponse{}
+	mi := &file_bailey_v1_file_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GlobFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GlobFilesResponse) ProtoMessage() {}
+
+func (x *GlobFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_bailey_v1_file_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GlobFilesResponse.ProtoReflect.Descriptor instead.
+func (*GlobFilesResponse) Descriptor() ([]byte, []int) {
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GlobFilesResponse) GetFiles() []*FileInfo {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *GlobFilesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 // ReadFileRequest names a file and a part of it.
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -500,7 +658,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[4]
+	mi := &file_bailey_v1_file_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -512,7 +670,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[4]
+	mi := &file_bailey_v1_file_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -525,7 +683,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{4}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReadFileRequest) GetSandboxId() string {
@@ -583,7 +741,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_bailey_v1_file_proto_msgTypes[5]
+	mi := &file_bailey_v1_file_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +753,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[5]
+	mi := &file_bailey_v1_file_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +766,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{5}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReadFileResponse) GetContent() []byte {
@@ -649,7 +807,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[6]
+	mi := &file_bailey_v1_file_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +819,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[6]
+	mi := &file_bailey_v1_file_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +832,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{6}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WriteFileRequest) GetSandboxId() string {
@@ -745,7 +903,7 @@ type DownloadFileRequest struct {
 
 func (x *DownloadFileRequest) Reset() {
 	*x = DownloadFileRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[7]
+	mi := &file_bailey_v1_file_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +915,7 @@ func (x *DownloadFileRequest) String() string {
 func (*DownloadFileRequest) ProtoMessage() {}
 
 func (x *DownloadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[7]
+	mi := &file_bailey_v1_file_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +928,7 @@ func (x *DownloadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFileRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFileRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{7}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DownloadFileRequest) GetSandboxId() string {
@@ -831,7 +989,7 @@ type UploadFileRequest struct {
 
 func (x *UploadFileRequest) Reset() {
 	*x = UploadFileRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[8]
+	mi := &file_bailey_v1_file_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +1001,7 @@ func (x *UploadFileRequest) String() string {
 func (*UploadFileRequest) ProtoMessage() {}
 
 func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[8]
+	mi := &file_bailey_v1_file_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +1014,7 @@ func (x *UploadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFileRequest.ProtoReflect.Descriptor instead.
 func (*UploadFileRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{8}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UploadFileRequest) GetSandboxId() string {
@@ -927,7 +1085,7 @@ type MakeDirectoryRequest struct {
 
 func (x *MakeDirectoryRequest) Reset() {
 	*x = MakeDirectoryRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[9]
+	mi := &file_bailey_v1_file_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1097,7 @@ func (x *MakeDirectoryRequest) String() string {
 func (*MakeDirectoryRequest) ProtoMessage() {}
 
 func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[9]
+	mi := &file_bailey_v1_file_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1110,7 @@ func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{9}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MakeDirectoryRequest) GetSandboxId() string {
@@ -1009,7 +1167,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[10]
+	mi := &file_bailey_v1_file_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1179,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[10]
+	mi := &file_bailey_v1_file_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1192,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{10}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveFileRequest) GetSandboxId() string {
@@ -1093,7 +1251,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[11]
+	mi := &file_bailey_v1_file_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1263,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[11]
+	mi := &file_bailey_v1_file_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1276,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{11}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MoveFileRequest) GetSandboxId() string {
@@ -1178,7 +1336,7 @@ type UploadArchiveRequest struct {
 
 func (x *UploadArchiveRequest) Reset() {
 	*x = UploadArchiveRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[12]
+	mi := &file_bailey_v1_file_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1348,7 @@ func (x *UploadArchiveRequest) String() string {
 func (*UploadArchiveRequest) ProtoMessage() {}
 
 func (x *UploadArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[12]
+	mi := &file_bailey_v1_file_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1361,7 @@ func (x *UploadArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArchiveRequest.ProtoReflect.Descriptor instead.
 func (*UploadArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{12}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UploadArchiveRequest) GetSandboxId() string {
@@ -1238,7 +1396,7 @@ type UploadArchiveResponse struct {
 
 func (x *UploadArchiveResponse) Reset() {
 	*x = UploadArchiveResponse{}
-	mi := &file_bailey_v1_file_proto_msgTypes[13]
+	mi := &file_bailey_v1_file_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1408,7 @@ func (x *UploadArchiveResponse) String() string {
 func (*UploadArchiveResponse) ProtoMessage() {}
 
 func (x *UploadArchiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[13]
+	mi := &file_bailey_v1_file_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1421,7 @@ func (x *UploadArchiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArchiveResponse.ProtoReflect.Descriptor instead.
 func (*UploadArchiveResponse) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{13}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UploadArchiveResponse) GetFileCount() int64 {
@@ -1286,7 +1444,7 @@ type DownloadArchiveRequest struct {
 
 func (x *DownloadArchiveRequest) Reset() {
 	*x = DownloadArchiveRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[14]
+	mi := &file_bailey_v1_file_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1456,7 @@ func (x *DownloadArchiveRequest) String() string {
 func (*DownloadArchiveRequest) ProtoMessage() {}
 
 func (x *DownloadArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[14]
+	mi := &file_bailey_v1_file_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1469,7 @@ func (x *DownloadArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadArchiveRequest.ProtoReflect.Descriptor instead.
 func (*DownloadArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{14}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DownloadArchiveRequest) GetSandboxId() string {
@@ -1346,7 +1504,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_bailey_v1_file_proto_msgTypes[15]
+	mi := &file_bailey_v1_file_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1516,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[15]
+	mi := &file_bailey_v1_file_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1529,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{15}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchFilesRequest) GetSandboxId() string {
@@ -1420,7 +1578,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_bailey_v1_file_proto_msgTypes[16]
+	mi := &file_bailey_v1_file_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1590,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_bailey_v1_file_proto_msgTypes[16]
+	mi := &file_bailey_v1_file_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1603,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_bailey_v1_file_proto_rawDescGZIP(), []int{16}
+	return file_bailey_v1_file_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FileChange) GetKind() FileChangeKind {
@@ -1511,6 +1669,20 @@ const file_bailey_v1_file_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\a \x01(\tR\tpageToken\"f\n" +
 	"\x11ListFilesResponse\x12)\n" +
+	"\x05files\x18\x01 \x03(\v2\x13.bailey.v1.FileInfoR\x05files\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd7\x01\n" +
+	"\x10GlobFilesRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1f\n" +
+	"\vcodebase_id\x18\x02 \x01(\tR\n" +
+	"codebaseId\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x04 \x01(\fR\arawPath\x12\x18\n" +
+	"\apattern\x18\x05 \x01(\tR\apattern\x12\x1b\n" +
+	"\tpage_size\x18\x06 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\"f\n" +
+	"\x11GlobFilesResponse\x12)\n" +
 	"\x05files\x18\x01 \x03(\v2\x13.bailey.v1.FileInfoR\x05files\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb0\x01\n" +
 	"\x0fReadFileRequest\x12\x1d\n" +
@@ -1615,10 +1787,11 @@ const file_bailey_v1_file_proto_rawDesc = "" +
 	"\x15FILE_CHANGE_KIND_MADE\x10\x01\x12\x1c\n" +
 	"\x18FILE_CHANGE_KIND_CHANGED\x10\x02\x12\x1c\n" +
 	"\x18FILE_CHANGE_KIND_REMOVED\x10\x03\x12\x19\n" +
-	"\x15FILE_CHANGE_KIND_LOST\x10\x042\x8c\x0e\n" +
+	"\x15FILE_CHANGE_KIND_LOST\x10\x042\xae\x0f\n" +
 	"\vFileService\x12\x94\x01\n" +
 	"\bStatFile\x12\x1a.bailey.v1.StatFileRequest\x1a\x13.bailey.v1.FileInfo\"W\x82\xd3\xe4\x93\x02QZ(\x12&/v1/codebases/{codebase_id}/files:stat\x12%/v1/sandboxes/{sandbox_id}/files:stat\x12\x95\x01\n" +
-	"\tListFiles\x12\x1b.bailey.v1.ListFilesRequest\x1a\x1c.bailey.v1.ListFilesResponse\"M\x82\xd3\xe4\x93\x02GZ#\x12!/v1/codebases/{codebase_id}/files\x12 /v1/sandboxes/{sandbox_id}/files\x12\x9c\x01\n" +
+	"\tListFiles\x12\x1b.bailey.v1.ListFilesRequest\x1a\x1c.bailey.v1.ListFilesResponse\"M\x82\xd3\xe4\x93\x02GZ#\x12!/v1/codebases/{codebase_id}/files\x12 /v1/sandboxes/{sandbox_id}/files\x12\x9f\x01\n" +
+	"\tGlobFiles\x12\x1b.bailey.v1.GlobFilesRequest\x1a\x1c.bailey.v1.GlobFilesResponse\"W\x82\xd3\xe4\x93\x02QZ(\x12&/v1/codebases/{codebase_id}/files:glob\x12%/v1/sandboxes/{sandbox_id}/files:glob\x12\x9c\x01\n" +
 	"\bReadFile\x12\x1a.bailey.v1.ReadFileRequest\x1a\x1b.bailey.v1.ReadFileResponse\"W\x82\xd3\xe4\x93\x02QZ(\x12&/v1/codebases/{codebase_id}/files:read\x12%/v1/sandboxes/{sandbox_id}/files:read\x12\x9e\x01\n" +
 	"\tWriteFile\x12\x1b.bailey.v1.WriteFileRequest\x1a\x13.bailey.v1.FileInfo\"_\x82\xd3\xe4\x93\x02Y:\x01*Z,:\x01*\"'/v1/codebases/{codebase_id}/files:write\"&/v1/sandboxes/{sandbox_id}/files:write\x12\xa5\x01\n" +
 	"\fDownloadFile\x12\x1e.bailey.v1.DownloadFileRequest\x1a\x14.google.api.HttpBody\"]\x82\xd3\xe4\x93\x02WZ+\x12)/v1/codebases/{codebase_id}/files:content\x12(/v1/sandboxes/{sandbox_id}/files:content0\x01\x12\xb2\x01\n" +
@@ -1646,7 +1819,7 @@ func file_bailey_v1_file_proto_rawDescGZIP() []byte {
 }
 
 var file_bailey_v1_file_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_bailey_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_bailey_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_bailey_v1_file_proto_goTypes = []any{
 	(FileType)(0),                  // 0: bailey.v1.FileType
 	(FileChangeKind)(0),            // 1: bailey.v1.FileChangeKind
@@ -1654,59 +1827,64 @@ var file_bailey_v1_file_proto_goTypes = []any{
 	(*StatFileRequest)(nil),        // 3: bailey.v1.StatFileRequest
 	(*ListFilesRequest)(nil),       // 4: bailey.v1.ListFilesRequest
 	(*ListFilesResponse)(nil),      // 5: bailey.v1.ListFilesResponse
-	(*ReadFileRequest)(nil),        // 6: bailey.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),       // 7: bailey.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),       // 8: bailey.v1.WriteFileRequest
-	(*DownloadFileRequest)(nil),    // 9: bailey.v1.DownloadFileRequest
-	(*UploadFileRequest)(nil),      // 10: bailey.v1.UploadFileRequest
-	(*MakeDirectoryRequest)(nil),   // 11: bailey.v1.MakeDirectoryRequest
-	(*RemoveFileRequest)(nil),      // 12: bailey.v1.RemoveFileRequest
-	(*MoveFileRequest)(nil),        // 13: bailey.v1.MoveFileRequest
-	(*UploadArchiveRequest)(nil),   // 14: bailey.v1.UploadArchiveRequest
-	(*UploadArchiveResponse)(nil),  // 15: bailey.v1.UploadArchiveResponse
-	(*DownloadArchiveRequest)(nil), // 16: bailey.v1.DownloadArchiveRequest
-	(*WatchFilesRequest)(nil),      // 17: bailey.v1.WatchFilesRequest
-	(*FileChange)(nil),             // 18: bailey.v1.FileChange
-	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
-	(*httpbody.HttpBody)(nil),      // 20: google.api.HttpBody
-	(*emptypb.Empty)(nil),          // 21: google.protobuf.Empty
+	(*GlobFilesRequest)(nil),       // 6: bailey.v1.GlobFilesRequest
+	(*GlobFilesResponse)(nil),      // 7: bailey.v1.GlobFilesResponse
+	(*ReadFileRequest)(nil),        // 8: bailey.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),       // 9: bailey.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),       // 10: bailey.v1.WriteFileRequest
+	(*DownloadFileRequest)(nil),    // 11: bailey.v1.DownloadFileRequest
+	(*UploadFileRequest)(nil),      // 12: bailey.v1.UploadFileRequest
+	(*MakeDirectoryRequest)(nil),   // 13: bailey.v1.MakeDirectoryRequest
+	(*RemoveFileRequest)(nil),      // 14: bailey.v1.RemoveFileRequest
+	(*MoveFileRequest)(nil),        // 15: bailey.v1.MoveFileRequest
+	(*UploadArchiveRequest)(nil),   // 16: bailey.v1.UploadArchiveRequest
+	(*UploadArchiveResponse)(nil),  // 17: bailey.v1.UploadArchiveResponse
+	(*DownloadArchiveRequest)(nil), // 18: bailey.v1.DownloadArchiveRequest
+	(*WatchFilesRequest)(nil),      // 19: bailey.v1.WatchFilesRequest
+	(*FileChange)(nil),             // 20: bailey.v1.FileChange
+	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
+	(*httpbody.HttpBody)(nil),      // 22: google.api.HttpBody
+	(*emptypb.Empty)(nil),          // 23: google.protobuf.Empty
 }
 var file_bailey_v1_file_proto_depIdxs = []int32{
 	0,  // 0: bailey.v1.FileInfo.type:type_name -> bailey.v1.FileType
-	19, // 1: bailey.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
+	21, // 1: bailey.v1.FileInfo.modify_time:type_name -> google.protobuf.Timestamp
 	2,  // 2: bailey.v1.ListFilesResponse.files:type_name -> bailey.v1.FileInfo
-	20, // 3: bailey.v1.UploadFileRequest.content:type_name -> google.api.HttpBody
-	20, // 4: bailey.v1.UploadArchiveRequest.archive:type_name -> google.api.HttpBody
-	1,  // 5: bailey.v1.FileChange.kind:type_name -> bailey.v1.FileChangeKind
-	3,  // 6: bailey.v1.FileService.StatFile:input_type -> bailey.v1.StatFileRequest
-	4,  // 7: bailey.v1.FileService.ListFiles:input_type -> bailey.v1.ListFilesRequest
-	6,  // 8: bailey.v1.FileService.ReadFile:input_type -> bailey.v1.ReadFileRequest
-	8,  // 9: bailey.v1.FileService.WriteFile:input_type -> bailey.v1.WriteFileRequest
-	9,  // 10: bailey.v1.FileService.DownloadFile:input_type -> bailey.v1.DownloadFileRequest
-	10, // 11: bailey.v1.FileService.UploadFile:input_type -> bailey.v1.UploadFileRequest
-	11, // 12: bailey.v1.FileService.MakeDirectory:input_type -> bailey.v1.MakeDirectoryRequest
-	12, // 13: bailey.v1.FileService.RemoveFile:input_type -> bailey.v1.RemoveFileRequest
-	13, // 14: bailey.v1.FileService.MoveFile:input_type -> bailey.v1.MoveFileRequest
-	14, // 15: bailey.v1.FileService.UploadArchive:input_type -> bailey.v1.UploadArchiveRequest
-	16, // 16: bailey.v1.FileService.DownloadArchive:input_type -> bailey.v1.DownloadArchiveRequest
-	17, // 17: bailey.v1.FileService.WatchFiles:input_type -> bailey.v1.WatchFilesRequest
-	2,  // 18: bailey.v1.FileService.StatFile:output_type -> bailey.v1.FileInfo
-	5,  // 19: bailey.v1.FileService.ListFiles:output_type -> bailey.v1.ListFilesResponse
-	7,  // 20: bailey.v1.FileService.ReadFile:output_type -> bailey.v1.ReadFileResponse
-	2,  // 21: bailey.v1.FileService.WriteFile:output_type -> bailey.v1.FileInfo
-	20, // 22: bailey.v1.FileService.DownloadFile:output_type -> google.api.HttpBody
-	2,  // 23: bailey.v1.FileService.UploadFile:output_type -> bailey.v1.FileInfo
-	2,  // 24: bailey.v1.FileService.MakeDirectory:output_type -> bailey.v1.FileInfo
-	21, // 25: bailey.v1.FileService.RemoveFile:output_type -> google.protobuf.Empty
-	2,  // 26: bailey.v1.FileService.MoveFile:output_type -> bailey.v1.FileInfo
-	15, // 27: bailey.v1.FileService.UploadArchive:output_type -> bailey.v1.UploadArchiveResponse
-	20, // 28: bailey.v1.FileService.DownloadArchive:output_type -> google.api.HttpBody
-	18, // 29: bailey.v1.FileService.WatchFiles:output_type -> bailey.v1.FileChange
-	18, // [18:30] is the sub-list for method output_type
-	6,  // [6:18] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	2,  // 3: bailey.v1.GlobFilesResponse.files:type_name -> bailey.v1.FileInfo
+	22, // 4: bailey.v1.UploadFileRequest.content:type_name -> google.api.HttpBody
+	22, // 5: bailey.v1.UploadArchiveRequest.archive:type_name -> google.api.HttpBody
+	1,  // 6: bailey.v1.FileChange.kind:type_name -> bailey.v1.FileChangeKind
+	3,  // 7: bailey.v1.FileService.StatFile:input_type -> bailey.v1.StatFileRequest
+	4,  // 8: bailey.v1.FileService.ListFiles:input_type -> bailey.v1.ListFilesRequest
+	6,  // 9: bailey.v1.FileService.GlobFiles:input_type -> bailey.v1.GlobFilesRequest
+	8,  // 10: bailey.v1.FileService.ReadFile:input_type -> bailey.v1.ReadFileRequest
+	10, // 11: bailey.v1.FileService.WriteFile:input_type -> bailey.v1.WriteFileRequest
+	11, // 12: bailey.v1.FileService.DownloadFile:input_type -> bailey.v1.DownloadFileRequest
+	12, // 13: bailey.v1.FileService.UploadFile:input_type -> bailey.v1.UploadFileRequest
+	13, // 14: bailey.v1.FileService.MakeDirectory:input_type -> bailey.v1.MakeDirectoryRequest
+	14, // 15: bailey.v1.FileService.RemoveFile:input_type -> bailey.v1.RemoveFileRequest
+	15, // 16: bailey.v1.FileService.MoveFile:input_type -> bailey.v1.MoveFileRequest
+	16, // 17: bailey.v1.FileService.UploadArchive:input_type -> bailey.v1.UploadArchiveRequest
+	18, // 18: bailey.v1.FileService.DownloadArchive:input_type -> bailey.v1.DownloadArchiveRequest
+	19, // 19: bailey.v1.FileService.WatchFiles:input_type -> bailey.v1.WatchFilesRequest
+	2,  // 20: bailey.v1.FileService.StatFile:output_type -> bailey.v1.FileInfo
+	5,  // 21: bailey.v1.FileService.ListFiles:output_type -> bailey.v1.ListFilesResponse
+	7,  // 22: bailey.v1.FileService.GlobFiles:output_type -> bailey.v1.GlobFilesResponse
+	9,  // 23: bailey.v1.FileService.ReadFile:output_type -> bailey.v1.ReadFileResponse
+	2,  // 24: bailey.v1.FileService.WriteFile:output_type -> bailey.v1.FileInfo
+	22, // 25: bailey.v1.FileService.DownloadFile:output_type -> google.api.HttpBody
+	2,  // 26: bailey.v1.FileService.UploadFile:output_type -> bailey.v1.FileInfo
+	2,  // 27: bailey.v1.FileService.MakeDirectory:output_type -> bailey.v1.FileInfo
+	23, // 28: bailey.v1.FileService.RemoveFile:output_type -> google.protobuf.Empty
+	2,  // 29: bailey.v1.FileService.MoveFile:output_type -> bailey.v1.FileInfo
+	17, // 30: bailey.v1.FileService.UploadArchive:output_type -> bailey.v1.UploadArchiveResponse
+	22, // 31: bailey.v1.FileService.DownloadArchive:output_type -> google.api.HttpBody
+	20, // 32: bailey.v1.FileService.WatchFiles:output_type -> bailey.v1.FileChange
+	20, // [20:33] is the sub-list for method output_type
+	7,  // [7:20] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_bailey_v1_file_proto_init() }
@@ -1720,7 +1898,7 @@ func file_bailey_v1_file_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bailey_v1_file_proto_rawDesc), len(file_bailey_v1_file_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

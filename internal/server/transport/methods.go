@@ -75,6 +75,7 @@ var methods = map[string]method{
 
 	rpc.FileServiceStatFileProcedure:        {scope: caller.Read},
 	rpc.FileServiceListFilesProcedure:       {scope: caller.Read},
+	rpc.FileServiceGlobFilesProcedure:       {scope: caller.Read},
 	rpc.FileServiceReadFileProcedure:        {scope: caller.Read},
 	rpc.FileServiceWriteFileProcedure:       {caller.Write, replay[baileyv1.FileInfo]},
 	rpc.FileServiceDownloadFileProcedure:    {scope: caller.Read},

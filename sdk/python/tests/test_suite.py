@@ -80,6 +80,9 @@ class Scenario:
     def do_listFiles(self, s: Dict[str, Any]) -> Dict[str, Any]:
         return {"paths": [f.path for f in self.sandbox.list_files(s["path"], recursive=s.get("recursive", False))]}
 
+    def do_globFiles(self, s: Dict[str, Any]) -> Dict[str, Any]:
+        return {"paths": [f.path for f in self.sandbox.glob_files(s["pattern"], s.get("path", ""))]}
+
     def do_watchFiles(self, s: Dict[str, Any]) -> Dict[str, Any]:
         changes = self.sandbox.watch_files(s["path"], recursive=s.get("recursive", False))
         try:

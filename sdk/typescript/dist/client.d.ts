@@ -194,6 +194,10 @@ export declare class SandboxClient {
     listFiles(tree: Tree, path?: string, options?: {
         recursive?: boolean;
     }): AsyncGenerator<FileInfo>;
+    /** What matches a pattern such as "src/**\/*.ts" in a directory. */
+    globFiles(tree: Tree, pattern: string, options?: {
+        path?: string;
+    }): AsyncGenerator<FileInfo>;
     makeDirectory(tree: Tree, path: string): Promise<FileInfo>;
     removeFile(tree: Tree, path: string, options?: {
         recursive?: boolean;

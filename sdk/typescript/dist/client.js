@@ -260,6 +260,11 @@ export class SandboxClient {
         for await (const m of this.#pages("FileService/ListFiles", "files", { ...tree, path, ...options }))
             yield models.fileInfo(m);
     }
+    /** What matches a pattern such as "src/**\/*.ts" in a directory. */
+    async *globFiles(tree, pattern, options = {}) {
+        for await (const m of this.#pages("FileService/GlobFiles", "files", { ...tree, pattern, path: options.path }))
+            yield models.fileInfo(m);
+    }
     async makeDirectory(tree, path) {
         return models.fileInfo(await this.#wire.call("FileService/MakeDirectory", { ...tree, path }));
     }

@@ -74,6 +74,10 @@ export declare class Sandbox implements AsyncDisposable {
     listFiles(path?: string, options?: {
         recursive?: boolean;
     }): Promise<FileInfo[]>;
+    /** What matches a pattern such as "src/**\/*.ts" in a directory. */
+    globFiles(pattern: string, options?: {
+        path?: string;
+    }): Promise<FileInfo[]>;
     makeDirectory(path: string): Promise<FileInfo>;
     removeFile(path: string, options?: {
         recursive?: boolean;

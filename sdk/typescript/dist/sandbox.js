@@ -141,6 +141,10 @@ export class Sandbox {
     async listFiles(path = "", options) {
         return collect(this.client.listFiles({ sandboxId: this.id }, path, options));
     }
+    /** What matches a pattern such as "src/**\/*.ts" in a directory. */
+    async globFiles(pattern, options) {
+        return collect(this.client.globFiles({ sandboxId: this.id }, pattern, options));
+    }
     makeDirectory(path) {
         return this.client.makeDirectory({ sandboxId: this.id }, path);
     }

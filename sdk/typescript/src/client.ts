@@ -386,6 +386,11 @@ export class SandboxClient {
     for await (const m of this.#pages("FileService/ListFiles", "files", { ...tree, path, ...options })) yield models.fileInfo(m);
   }
 
+  /** What matches a pattern such as "src/**\/*.ts" in a directory. */
+  async *globFiles(tree: Tree, pattern: string, options: { path?: string } = {}): AsyncGenerator<FileInfo> {
+    for await (const m of this.#pages("FileService/GlobFiles", "files", { ...tree, pattern, path: options.path })) yield models.fileInfo(m);
+  }
+
   async makeDirectory(tree: Tree, path: string): Promise<FileInfo> {
     return models.fileInfo(await this.#wire.call("FileService/MakeDirectory", { ...tree, path }));
   }

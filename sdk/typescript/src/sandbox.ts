@@ -178,6 +178,11 @@ export class Sandbox implements AsyncDisposable {
     return collect(this.client.listFiles({ sandboxId: this.id }, path, options));
   }
 
+  /** What matches a pattern such as "src/**\/*.ts" in a directory. */
+  async globFiles(pattern: string, options?: { path?: string }): Promise<FileInfo[]> {
+    return collect(this.client.globFiles({ sandboxId: this.id }, pattern, options));
+  }
+
   makeDirectory(path: string): Promise<FileInfo> {
     return this.client.makeDirectory({ sandboxId: this.id }, path);
   }

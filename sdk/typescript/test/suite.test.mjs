@@ -35,6 +35,7 @@ const steps = {
   localFile: async (p, s) => content(await readFile(join(p.dir, s.path))),
   statFile: async (p, s) => file(await p.sandbox.statFile(s.path)),
   listFiles: async (p, s) => ({ paths: (await p.sandbox.listFiles(s.path, { recursive: s.recursive })).map((f) => f.path) }),
+  globFiles: async (p, s) => ({ paths: (await p.sandbox.globFiles(s.pattern, { path: s.path })).map((f) => f.path) }),
   watchFiles: async (p, s) => {
     for await (const c of p.sandbox.watchFiles(s.path, { recursive: s.recursive })) {
       if (c.kind === "lost") await p.sandbox.run(s.command, { check: true });

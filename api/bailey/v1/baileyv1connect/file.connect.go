@@ -39,6 +39,8 @@ const (
 	FileServiceStatFileProcedure = "/bailey.v1.FileService/StatFile"
 	// FileServiceListFilesProcedure is the fully-qualified name of the FileService's ListFiles RPC.
 	FileServiceListFilesProcedure = "/bailey.v1.FileService/ListFiles"
+	// FileServiceGlobFilesProcedure is the fully-qualified name of the FileService's GlobFiles RPC.
+	FileServiceGlobFilesProcedure = "/bailey.v1.FileService/GlobFiles"
 	// FileServiceReadFileProcedure is the fully-qualified name of the FileService's ReadFile RPC.
 	FileServiceReadFileProcedure = "/bailey.v1.FileService/ReadFile"
 	// FileServiceWriteFileProcedure is the fully-qualified name of the FileService's WriteFile RPC.
@@ -71,6 +73,9 @@ type FileServiceClient interface {
 	StatFile(context.Context, *v1.StatFileRequest) (*v1.FileInfo, error)
 	// ListFiles lists a directory, in the order of names.
 	ListFiles(context.Context, *v1.ListFilesRequest) (*v1.ListFilesResponse, error)
+	// GlobFiles lists what matches a pattern, in the order of names. Links that the
+	// pattern does not name are not followed.
+	GlobFiles(context.Context, *v1.GlobFilesRequest) (*v1.GlobFilesResponse, error)
 	// ReadFile returns a file, or a part of it, of at most 16 MiB.
 	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
 	// WriteFile replaces or makes a file of at most 16 MiB. Readers see the old
@@ -123,6 +128,12 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+FileServiceListFilesProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("ListFiles")),
+			connect.WithClientOptions(opts...),
+		),
+		globFiles: connect.NewClient[v1.GlobFilesRequest, v1.GlobFilesResponse](
+			httpClient,
+			baseURL+FileServiceGlobFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("GlobFiles")),
 			connect.WithClientOptions(opts...),
 		),
 		readFile: connect.NewClient[v1.ReadFileRequest, v1.ReadFileResponse](
@@ -192,6 +203,7 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 type fileServiceClient struct {
 	statFile        *connect.Client[v1.StatFileRequest, v1.FileInfo]
 	listFiles       *connect.Client[v1.ListFilesRequest, v1.ListFilesResponse]
+	globFiles       *connect.Client[v1.GlobFilesRequest, v1.GlobFilesResponse]
 	readFile        *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
 	writeFile       *connect.Client[v1.WriteFileRequest, v1.FileInfo]
 	downloadFile    *connect.Client[v1.DownloadFileRequest, httpbody.HttpBody]
@@ -216,6 +228,15 @@ func (c *fileServiceClient) StatFile(ctx context.Context, req *v1.StatFileReques
 // ListFiles calls bailey.v1.FileService.ListFiles.
 func (c *fileServiceClient) ListFiles(ctx context.Context, req *v1.ListFilesRequest) (*v1.ListFilesResponse, error) {
 	response, err := c.listFiles.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GlobFiles calls bailey.v1.FileService.GlobFiles.
+func (c *fileServiceClient) GlobFiles(ctx context.Context, req *v1.GlobFilesRequest) (*v1.GlobFilesResponse, error) {
+	response, err := c.globFiles.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -298,6 +319,9 @@ type FileServiceHandler interface {
 	StatFile(context.Context, *v1.StatFileRequest) (*v1.FileInfo, error)
 	// ListFiles lists a directory, in the order of names.
 	ListFiles(context.Context, *v1.ListFilesRequest) (*v1.ListFilesResponse, error)
+	// GlobFiles lists what matches a pattern, in the order of names. Links that the
+	// pattern does not name are not followed.
+	GlobFiles(context.Context, *v1.GlobFilesRequest) (*v1.GlobFilesResponse, error)
 	// ReadFile returns a file, or a part of it, of at most 16 MiB.
 	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
 	// WriteFile replaces or makes a file of at most 16 MiB. Readers see the old
@@ -346,6 +370,12 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		FileServiceListFilesProcedure,
 		svc.ListFiles,
 		connect.WithSchema(fileServiceMethods.ByName("ListFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceGlobFilesHandler := connect.NewUnaryHandlerSimple(
+		FileServiceGlobFilesProcedure,
+		svc.GlobFiles,
+		connect.WithSchema(fileServiceMethods.ByName("GlobFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
 	fileServiceReadFileHandler := connect.NewUnaryHandlerSimple(
@@ -414,6 +444,8 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 			fileServiceStatFileHandler.ServeHTTP(w, r)
 		case FileServiceListFilesProcedure:
 			fileServiceListFilesHandler.ServeHTTP(w, r)
+		case FileServiceGlobFilesProcedure:
+			fileServiceGlobFilesHandler.ServeHTTP(w, r)
 		case FileServiceReadFileProcedure:
 			fileServiceReadFileHandler.ServeHTTP(w, r)
 		case FileServiceWriteFileProcedure:
@@ -449,6 +481,10 @@ func (UnimplementedFileServiceHandler) StatFile(context.Context, *v1.StatFileReq
 
 func (UnimplementedFileServiceHandler) ListFiles(context.Context, *v1.ListFilesRequest) (*v1.ListFilesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bailey.v1.FileService.ListFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) GlobFiles(context.Context, *v1.GlobFilesRequest) (*v1.GlobFilesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("bailey.v1.FileService.GlobFiles is not implemented"))
 }
 
 func (UnimplementedFileServiceHandler) ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error) {

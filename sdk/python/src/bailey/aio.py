@@ -168,6 +168,9 @@ class AsyncSandbox:
     async def list_files(self, path: str = "", *, recursive: bool = False) -> List[FileInfo]:
         return await _call(self._sandbox.list_files, path, recursive=recursive)
 
+    async def glob_files(self, pattern: str, path: str = "") -> List[FileInfo]:
+        return await _call(self._sandbox.glob_files, pattern, path)
+
     async def make_directory(self, path: str) -> FileInfo:
         return await _call(self._sandbox.make_directory, path)
 

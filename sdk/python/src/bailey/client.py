@@ -384,6 +384,12 @@ class SandboxClient:
         for m in self._pages("FileService/ListFiles", "files", request):
             yield FileInfo._from(m)
 
+    def glob_files(self, pattern: str, path: str = "", *, sandbox_id: str = "", codebase_id: str = "") -> Iterator[FileInfo]:
+        """What matches a pattern such as ``src/**/*.py`` in a directory."""
+        request = {"sandboxId": sandbox_id, "codebaseId": codebase_id, "path": path, "pattern": pattern}
+        for m in self._pages("FileService/GlobFiles", "files", request):
+            yield FileInfo._from(m)
+
     def make_directory(self, path: str, *, sandbox_id: str = "", codebase_id: str = "") -> FileInfo:
         """Make a directory, and those above it that are missing."""
         return FileInfo._from(self._wire.call("FileService/MakeDirectory", {"sandboxId": sandbox_id, "codebaseId": codebase_id, "path": path}))

@@ -225,6 +225,10 @@ class Sandbox:
     def list_files(self, path: str = "", *, recursive: bool = False) -> List[FileInfo]:
         return list(self._client.list_files(path, recursive=recursive, sandbox_id=self.id))
 
+    def glob_files(self, pattern: str, path: str = "") -> List[FileInfo]:
+        """What matches a pattern such as ``src/**/*.py`` in a directory."""
+        return list(self._client.glob_files(pattern, path, sandbox_id=self.id))
+
     def make_directory(self, path: str) -> FileInfo:
         return self._client.make_directory(path, sandbox_id=self.id)
 

@@ -7,8 +7,9 @@ import pathlib
 import socket
 import tempfile
 import unittest
+from typing import AsyncIterator
 
-from bailey import AsyncSandbox, CommandFailed, ResourceLimits, Sandbox, SandboxClient, errors
+from bailey import AsyncSandbox, CommandFailed, OutputChunk, ResourceLimits, Sandbox, SandboxClient, errors
 
 
 class Clients(unittest.TestCase):
@@ -19,6 +20,38 @@ class Clients(unittest.TestCase):
             return [r.stdout for r in await asyncio.gather(*runs)]
 
         self.assertEqual([f"{i}\n" for i in range(8)], asyncio.run(main()))
+
+    def test_what_is_canceled_ends_inside(self) -> None:
+        line = "echo $$ > pid; echo up > fifo; exec sleep 1000"
+
+        async def read(chunks: AsyncIterator[OutputChunk]) -> None:
+            async for _ in chunks:
+                pass
+
+        async def main() -> None:
+            async with await AsyncSandbox.create() as sb, sb.session() as session:
+                await sb.run("mkfifo fifo", check=True)
+                for start in (sb.run, lambda line: read(sb.stream(line)), lambda line: session.run(f"sh -c '{line}'")):
+                    task = asyncio.ensure_future(start(line))
+                    await sb.run("cat fifo", check=True)
+                    task.cancel()
+                    with self.assertRaises(asyncio.CancelledError):
+                        await task
+                    end = await sb.run("timeout 30 tail --pid=$(cat pid) -s 0.01 -f /dev/null")
+                    self.assertEqual(0, end.exit_code, "the command goes on")
+
+        asyncio.run(main())
+
+    def test_a_block_that_fails_waits_for_no_command(self) -> None:
+        async def main() -> None:
+            with self.assertRaises(ZeroDivisionError):
+                async with await AsyncSandbox.create() as sb:
+                    run = sb.run("sleep 1000")
+                    await sb.run("true")
+                    raise ZeroDivisionError
+            self.assertTrue(run.cancelled())
+
+        asyncio.run(asyncio.wait_for(main(), 60))
 
     def test_asyncio_has_streams_and_sessions(self) -> None:
         async def main() -> None:

@@ -6,6 +6,7 @@ Nothing beyond the standard library is needed.
 
 from __future__ import annotations
 
+import contextvars
 import http.client
 import json
 import random
@@ -44,6 +45,55 @@ class _UnixConnection(http.client.HTTPConnection):
         except OSError:
             self.sock.close()
             raise
+
+
+class Hangup:
+    """A way to end the request that a thread is in, from another one. The server
+    ends a command whose client has hung up."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted = False
+        self._socket: Optional[socket.socket] = None
+
+    def now(self) -> None:
+        """End the request under way, or the next one. Those after it are not meant."""
+        with self._lock:
+            self._wanted = True
+            if self._socket is not None:
+                try:
+                    # Not that of SSLSocket, which the other thread is using.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+                except OSError:
+                    pass  # it has just ended by itself
+
+    def use(self, sock: Optional[socket.socket]) -> None:
+        """Say which connection the request is on; none when it is over."""
+        with self._lock:
+            self._socket = sock
+
+    def check(self) -> None:
+        """Raise if the request is to end."""
+        with self._lock:
+            wanted, self._wanted, self._socket = self._wanted, False, None
+        if wanted:
+            raise errors.Canceled("the request was canceled", reason="canceled")
+
+
+# hangup is the one of the requests that are made in a context.
+hangup: "contextvars.ContextVar[Optional[Hangup]]" = contextvars.ContextVar("bailey_hangup", default=None)
+
+
+def _check_hangup() -> None:
+    current = hangup.get()
+    if current is not None:
+        current.check()
+
+
+def _use(connection: Optional[http.client.HTTPConnection]) -> None:
+    current = hangup.get()
+    if current is not None:
+        current.use(None if connection is None else connection.sock)
 
 
 class Wire:
@@ -114,6 +164,7 @@ class Wire:
                     return
                 yield json.loads(content)
         except (OSError, http.client.HTTPException) as error:
+            _check_hangup()
             raise _lost(error) from error
         finally:
             self._release(connection, done)
@@ -138,6 +189,7 @@ class Wire:
                     return
                 yield piece
         except (OSError, http.client.HTTPException) as error:
+            _check_hangup()
             raise _lost(error) from error
         finally:
             self._release(connection, done)
@@ -149,6 +201,7 @@ class Wire:
             content = response.read()
             done = True
         except (OSError, http.client.HTTPException) as error:
+            _check_hangup()
             raise _lost(error) from error
         finally:
             self._release(connection, done)
@@ -167,15 +220,18 @@ class Wire:
         if source is not None:
             sent["Transfer-Encoding"] = "chunked"
         while True:
+            _check_hangup()
             connection, used = self._take()
             try:
                 if connection.sock is None:
                     connection.connect()
                 connection.sock.settimeout(timeout)
+                _use(connection)
                 connection.request(method, path, body=source or body, headers=sent, encode_chunked=source is not None)
                 return connection, connection.getresponse()
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
                 connection.close()
+                _check_hangup()
                 if source is not None and source.failure is not None:
                     raise
                 # The server may end a connection that was idle at the moment at which
@@ -184,6 +240,7 @@ class Wire:
                     raise _lost(error) from error
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
+                _check_hangup()
                 if source is not None and source.failure is not None:
                     raise
                 raise _lost(error) from error
@@ -206,6 +263,7 @@ class Wire:
         return http.client.HTTPConnection(self._parsed.hostname, self._parsed.port, timeout=_CONNECT_TIMEOUT), False
 
     def _release(self, connection: http.client.HTTPConnection, clean: bool) -> None:
+        _use(None)
         with self._lock:
             if clean and not self._closed and connection.sock is not None:
                 self._idle.append(connection)

@@ -9,7 +9,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, AsyncIterator, Awaitable, Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, TypeVar, Union
 
-from . import _tar
+from . import _tar, _wire
+from ._wire import Hangup
 from .client import Command, SandboxClient
 from .models import Change, Event, ExecResult, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats
 from .sandbox import Process, Sandbox, Session
@@ -32,22 +33,42 @@ def _threads() -> ThreadPoolExecutor:
 
 
 async def _call(function: Callable[..., T], *args: Any, **options: Any) -> T:
+    return await _call_with(Hangup(), functools.partial(function, *args, **options))
+
+
+async def _call_with(hangup: Hangup, function: Callable[[], T]) -> T:
     context = contextvars.copy_context()  # what is current here, such as a span, is so there
-    return await asyncio.get_running_loop().run_in_executor(_threads(), functools.partial(context.run, function, *args, **options))
+    context.run(_wire.hangup.set, hangup)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_threads(), context.run, function)
+    except asyncio.CancelledError:
+        hangup.now()  # nobody waits for the answer, and a command must not go on for nobody
+        raise
 
 
 async def _iterate(iterator: Iterator[T]) -> AsyncIterator[T]:
+    hangup = Hangup()  # of all steps: the connection stays the same
     end = object()
+    turn = threading.Lock()  # a step that was canceled may not be over yet
+
+    def step() -> Any:
+        with turn:
+            return next(iterator, end)
+
+    def finish() -> None:
+        close = getattr(iterator, "close", None)
+        with turn:
+            if close is not None:
+                close()
+
     try:
         while True:
-            item: Any = await _call(next, iterator, end)
+            item = await _call_with(hangup, step)
             if item is end:
                 return
             yield item
     finally:
-        close = getattr(iterator, "close", None)
-        if close is not None:
-            await _call(close)
+        await _call(finish)
 
 
 class AsyncSandbox:
@@ -58,7 +79,9 @@ class AsyncSandbox:
     >>> results = await asyncio.gather(*tests)
 
     A command starts when :meth:`run` is called, whether or not it is awaited, and
-    the end of the block waits for all of them before the sandbox is destroyed.
+    the end of the block waits for all of them before the sandbox is destroyed. If
+    the block ends with an exception, nobody waits: they are canceled. To cancel
+    what is awaited, as ``asyncio.wait_for`` does, ends the command.
     """
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -98,8 +121,14 @@ class AsyncSandbox:
     async def __aenter__(self) -> "AsyncSandbox":
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._cancel()
         await self.destroy()
+
+    def _cancel(self) -> None:
+        for task in self._pending:
+            task.cancel()
 
     # Life.
 
@@ -120,9 +149,16 @@ class AsyncSandbox:
 
     async def destroy(self, delete_codebase: Optional[bool] = None) -> None:
         """Wait for commands that were started with :meth:`run`, then destroy."""
+        canceled = False
         if self._pending:
-            await asyncio.wait(self._pending)
+            try:
+                await asyncio.wait(self._pending)
+            except asyncio.CancelledError:
+                canceled = True
+                self._cancel()
         await _call(self._sandbox.destroy, delete_codebase)
+        if canceled:
+            raise asyncio.CancelledError
 
     # Commands.
 

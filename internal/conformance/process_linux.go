@@ -147,14 +147,23 @@ func tellUsed(p *Place) {
 	}
 }
 
+// forwardSignal signals bailey alone, and everything of its process group, as a shell and
+// timeout(1) do.
 func forwardSignal(p *Place) {
-	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGUSR1} {
+	for _, to := range []struct {
+		sig   unix.Signal
+		group bool
+	}{{unix.SIGTERM, false}, {unix.SIGUSR1, false}, {unix.SIGTERM, true}} {
 		c, out := p.piped("wait")
-		p.must(c.Process.Signal(sig))
-		want := sig.String() + "\n"
+		pid := c.Process.Pid
+		if to.group {
+			pid = -pid
+		}
+		p.must(unix.Kill(pid, to.sig))
+		want := to.sig.String() + "\n"
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(out, got); err != nil || string(got) != want {
-			p.Errorf("the command heard %q %v, want %q", got, err, want)
+			p.Errorf("%+v: the command heard %q %v, want %q", to, got, err, want)
 			p.must(c.Process.Kill())
 		}
 		if err := c.Wait(); err != nil {
@@ -238,8 +247,8 @@ func signalOutside(p *Place) {
 // patience is how long a failure takes to be told. What holds is seen at once.
 const patience = 30 * time.Second
 
-// piped starts a role with a pipe for stdout, waits until it is ready, and returns
-// the other end, which ends when nobody inside is left.
+// piped starts a role with a pipe for stdout, in a process group of its own, waits until it
+// is ready, and returns the other end, which ends when nobody inside is left.
 func (p *Place) piped(args ...string) (*exec.Cmd, *os.File) {
 	p.Helper()
 	r, w, err := os.Pipe()
@@ -247,7 +256,7 @@ func (p *Place) piped(args ...string) (*exec.Cmd, *os.File) {
 	p.Cleanup(func() { _ = r.Close() })
 	p.must(r.SetReadDeadline(time.Now().Add(patience)))
 	c := p.command(base, append([]string{p.program, roleWord}, args...)...)
-	c.Stdout, c.Stderr = w, os.Stderr
+	c.Stdout, c.Stderr, c.SysProcAttr = w, os.Stderr, &syscall.SysProcAttr{Setpgid: true}
 	p.must(c.Start())
 	p.must(w.Close())
 	buf := make([]byte, len("ready\n"))

@@ -255,9 +255,11 @@ func guardProgram() (string, error) {
 }
 
 // guardAttributes are the namespaces that a guard is in. What a user may mount in
-// there takes a user namespace, in which the user stays the same.
+// there takes a user namespace, in which the user stays the same. It is in a session of its
+// own, so a signal to all of this process's group, such as Ctrl-C, is for this process to
+// pass on, and does not end the sandbox under the command.
 func guardAttributes(id spec.Identity) *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL, Setsid: true}
 	if id.UID != 0 {
 		attr.Cloneflags |= unix.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: id.UID, HostID: id.UID, Size: 1}}

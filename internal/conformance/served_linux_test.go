@@ -22,7 +22,6 @@ import (
 
 	"github.com/bailey-sandbox/bailey/internal/foreground"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
-	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/testenv"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
@@ -73,12 +72,7 @@ func TestSandboxesOfAServerHoldWhatTheCommandDoes(t *testing.T) {
 	for _, name := range Served()[:testenv.Count(1, len(Served()))] {
 		t.Run(name, func(t *testing.T) {
 			r := Runtime{Name: name, Bailey: self, Env: []string{servedBy + "=" + address}}
-			if err := r.Works(t); err != nil {
-				if name == spec.RuntimeNative {
-					t.Fatal(err)
-				}
-				t.Skipf("not here: %v", err)
-			}
+			mustWork(t, r)
 			tryServed(t, r, page[name])
 		})
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // The suite is worth something only if it fails where it should. These runtimes
@@ -71,6 +73,46 @@ func TestSuiteTakesOnlyRefusalsByName(t *testing.T) {
 	}
 }
 
+func TestARuntimeThatIsThereMustWork(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	for _, name := range []string{"crun", "runsc"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(dead), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name, script string
+		want         any // what ends it
+	}{
+		{"native", dead, fatal{}},
+		{"crun", dead, fatal{}},
+		{"crun", "#!/bin/sh\n", nil},
+		{"gvisor", mute, fatal{}},
+		{"runc", dead, skip("requires: program runc")},
+		{"runc", "#!/bin/sh\n", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := fakeRuntime(t, test.script)
+			r.Name = test.name
+			defer func() {
+				if got := recover(); got != test.want {
+					t.Errorf("%q ended with %#v, want %#v", test.script, got, test.want)
+				}
+			}()
+			mustWork(&recorder{TB: t}, r)
+		})
+	}
+}
+
+func TestEveryRuntimeSaysWhatItRequires(t *testing.T) {
+	for _, name := range spec.Runtimes() {
+		if name != spec.RuntimeNative && name != spec.RuntimeLandlock && requirements[name] == nil {
+			t.Errorf("%s has no requirements", name)
+		}
+	}
+}
+
 func TestStatedExceptionsAreProperties(t *testing.T) {
 	for runtime, list := range Stated {
 		for name := range list {
@@ -108,6 +150,9 @@ type recorder struct {
 // fatal ends a property.
 type fatal struct{}
 
+// skip skips a test, and says why.
+type skip string
+
 func (r *recorder) try(runtime Runtime, p Property) (outcome Outcome) {
 	defer func() {
 		switch v := recover(); v.(type) {
@@ -132,3 +177,5 @@ func (r *recorder) Errorf(format string, args ...any) { r.failed = true; r.Logf(
 func (r *recorder) Fatal(args ...any) { r.Error(args...); panic(fatal{}) }
 
 func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); panic(fatal{}) }
+
+func (r *recorder) Skip(args ...any) { panic(skip(fmt.Sprint(args...))) }

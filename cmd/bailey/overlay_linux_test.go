@@ -552,7 +552,8 @@ func TestWorkspaceVerbsSayWhatIsWrong(t *testing.T) {
 		{[]string{"diff", "../w"}, ": a name "},
 		{[]string{"apply", "w", "/etc/passwd"}, "/etc/passwd is not in " + b.dir},
 		{[]string{"undo", "w"}, "nothing was applied that could be undone"},
-		{[]string{"rollback", "w", "s9"}, "snapshot s9 of w"},
+		{[]string{"rollback", "w", "s9"}, "snapshot s9 of w: there is no such snapshot; see: bailey ws snapshots w\n"},
+		{[]string{"discard", "w", "x"}, "x: there is no such workspace"}, // and w stays
 		{[]string{"apply", "w", "f", "ff"}, "ff: there is no such path in workspace w; see: bailey ws diff --stat w"},
 		{[]string{"diff", "w", "sub/none"}, "sub/none: there is no such path in workspace w"},
 		{[]string{"diff", "w", "../f"}, "../f is not in " + b.dir},
@@ -562,6 +563,9 @@ func TestWorkspaceVerbsSayWhatIsWrong(t *testing.T) {
 		{[]string{"diff", "--merge", "w"}, "bailey ws diff takes no --merge; it goes with bailey ws apply"},
 	} {
 		b.run(append([]string{"ws"}, test.args...)...).wantError(t, test.want)
+	}
+	for _, address := range []string{"git@example.com:x", "file://" + b.dir} {
+		b.run("codebase", "import", "one", address).wantError(t, address+": a repository is a directory, or an https address; clone it")
 	}
 	b.run("ws", "diff", "w", "sub/b.txt").want(t, 0, "", "") // which is there, and the same
 	if r := b.run("ws", "list", "--json"); r.status != 0 || !strings.HasPrefix(r.stdout, `{"name":"w","state":"kept","changes":"+1 ~0 -0",`) {

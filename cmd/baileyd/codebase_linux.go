@@ -141,7 +141,7 @@ func (c *codebases) importFrom(words []string) error {
 }
 
 func (c *codebases) importSource(source string, o workspace.ImportOptions) (workspace.Codebase, error) {
-	if c.has("git") || strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://") {
+	if c.has("git") || workspace.IsAddress(source) {
 		if err := c.fitSource(source, fromGit); err != nil {
 			return workspace.Codebase{}, err
 		}
@@ -243,7 +243,15 @@ func (c *codebases) list([]string) error {
 	return nil
 }
 
+// remove removes codebases: all of them, or if there is not such a one, none.
 func (c *codebases) remove(names []string) error {
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for _, name := range names {
+		if _, err := c.store.Codebase(name); err != nil {
+			return err
+		}
+	}
 	for _, name := range names {
 		if err := c.store.RemoveCodebase(name); err != nil {
 			return err

@@ -45,6 +45,9 @@ func TestCodebaseGoesInAndComesOut(t *testing.T) {
 	wantCodebase(t, layer, "--base=one", "import", "four", "-")
 	shared := "file://" + t.TempDir()
 	wantCodebase(t, "", "push", "one", shared)
+	if _, _, status := codebase(t, "", "remove", "one", "two", "zero"); status != exitOwn {
+		t.Errorf("one that does not exist was removed: %d", status)
+	}
 	wantCodebase(t, "", "remove", "one", "two")
 	wantCodebase(t, "", "pull", "one", shared)
 	var list []workspace.Codebase

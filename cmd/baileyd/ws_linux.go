@@ -338,16 +338,26 @@ func (w *workspaces) undo(args []string) error {
 	return nil
 }
 
+// discard removes workspaces: all of them, or if one cannot be, none.
 func (w *workspaces) discard(args []string) error {
-	for _, name := range args {
+	var list []*delta.Delta
+	defer func() {
+		for _, d := range list {
+			d.Close()
+		}
+	}()
+	slices.Sort(args)
+	for _, name := range slices.Compact(args) {
 		d, err := w.open(name)
 		if err != nil {
 			return err
 		}
+		list = append(list, d)
+	}
+	for _, d := range list {
 		if err := d.Remove(); err != nil {
 			return err
 		}
-		d.Close()
 	}
 	s, err := workspace.Open(w.store)
 	if err != nil {

@@ -56,6 +56,20 @@ func (s *Store) ImportGit(bailey, repository, revision string, o ImportOptions) 
 	return s.ImportArchive(r, o)
 }
 
+// IsAddress says whether something is the address of a repository and no path, as git
+// tells them apart.
+func IsAddress(source string) bool {
+	if strings.Contains(source, "://") {
+		return true
+	}
+	host, _, found := strings.Cut(source, ":")
+	if !found || strings.Contains(host, "/") {
+		return false
+	}
+	_, err := os.Lstat(source)
+	return err != nil
+}
+
 type gitSource struct {
 	bailey     string
 	repository string
@@ -72,8 +86,8 @@ func newGitSource(bailey, repository string) (*gitSource, error) {
 			return nil, errors.New("an address with credentials would be kept for everybody to read; have the network gate add them")
 		}
 		g.grant = map[string]any{"network": grantHost(u)}
-	case strings.Contains(repository, "://"):
-		return nil, fmt.Errorf("%s: a repository is a directory, or an https address", repository)
+	case IsAddress(repository):
+		return nil, fmt.Errorf("%s: a repository is a directory, or an https address; clone it, and import the directory with --git", repository)
 	default:
 		if g.repository, err = filepath.Abs(repository); err != nil {
 			return nil, err

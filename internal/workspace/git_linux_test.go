@@ -98,9 +98,16 @@ func TestGitRepositoryIsImportedThroughTheGate(t *testing.T) {
 	if names := shown(t, s.LayerTree(c.Layers[0])); !strings.Contains(names, `a 100644 "first"`) {
 		t.Errorf("imported\n%s", names)
 	}
-	for _, address := range []string{"ssh://example.com/x", "ext::sh -c id", "https://user:secret@example.com/x", t.TempDir() + "/missing"} {
-		if _, err := s.ImportGit(bailey, address, "", ImportOptions{Name: "none"}); err == nil {
-			t.Errorf("%s was imported", address)
+	for address, want := range map[string]string{
+		"ssh://example.com/x":               "clone it, and import the directory with --git",
+		"git@example.com:x":                 "clone it, and import the directory with --git",
+		"file://" + dir:                     "clone it, and import the directory with --git",
+		"ext::sh -c id":                     "clone it, and import the directory with --git",
+		"https://user:secret@example.com/x": "an address with credentials",
+		t.TempDir() + "/a:b":                "no such file",
+	} {
+		if _, err := s.ImportGit(bailey, address, "", ImportOptions{Name: "none"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 }

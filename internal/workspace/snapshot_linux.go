@@ -325,6 +325,9 @@ func (s *Store) snapshotOf(name, id string) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	n, err := s.readSnapshot(name, id)
+	if errors.Is(err, os.ErrNotExist) {
+		return n, fmt.Errorf("snapshot %s of %s: there is no such snapshot; see: bailey ws snapshots %[2]s", id, name)
+	}
 	if err != nil {
 		return n, err
 	}

@@ -352,6 +352,16 @@ func TestCompressedArchivesAreRead(t *testing.T) {
 	}
 }
 
+func TestOtherCompressionsAreNamed(t *testing.T) {
+	for begin, want := range map[string]string{
+		"\x28\xb5\x2f\xfd\x04\x58": "compressed by zstd", "\xfd7zXZ\x00\x00": "compressed by xz", "BZh91AY&SY": "compressed by bzip2", "PK\x03\x04\x14": "a zip file",
+	} {
+		if err := Read(strings.NewReader(begin), open(t, directory(t)), ReadOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
 func TestMissingDirectoriesAreMade(t *testing.T) {
 	dir := directory(t)
 	must(t, Read(bytes.NewReader(forge(t, entry{name: "a/b/c/f", content: "x"}, entry{name: "a/b/g", content: "y"})), open(t, dir), ReadOptions{}))

@@ -104,10 +104,24 @@ func (r *endReader) Read(b []byte) (int, error) {
 
 func decompress(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReaderSize(r, 256<<10)
-	if magic, _ := b.Peek(2); string(magic) != "\x1f\x8b" {
-		return b, nil
+	magic, _ := b.Peek(6) // of less there is less to know
+	switch begins := string(magic); {
+	case strings.HasPrefix(begins, "\x1f\x8b"):
+		return gzip.NewReader(b)
+	case strings.HasPrefix(begins, "\x28\xb5\x2f\xfd"):
+		return nil, compressed("zstd")
+	case strings.HasPrefix(begins, "\xfd7zXZ\x00"):
+		return nil, compressed("xz")
+	case strings.HasPrefix(begins, "BZh") && strings.HasSuffix(begins, "1A"): // between them is how much
+		return nil, compressed("bzip2")
+	case strings.HasPrefix(begins, "PK\x03\x04"):
+		return nil, errors.New("this is a zip file and no tar archive; unpack it, and take the directory")
 	}
-	return gzip.NewReader(b)
+	return b, nil
+}
+
+func compressed(program string) error {
+	return fmt.Errorf("the archive is compressed by %s, and is read plain or compressed by gzip; decompress it first: %[1]s -dc", program)
 }
 
 type unpacker struct {

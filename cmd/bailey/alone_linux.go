@@ -119,7 +119,7 @@ func (r *request) runAlone(p policy.Policy, s *spec.Spec, cause error) int {
 // checkAlone refuses what needs more than a policy: a broker that only observes,
 // an account of what is used, and walls that are insisted on.
 func (r *request) checkAlone(p policy.Policy) error {
-	const fix = "remove it, or start bailey where it can make namespaces (see: bailey doctor)"
+	const fix = "remove it, or " + landlock.Elsewhere
 	var reasons []*spec.Unsupported
 	refuse := func(key, value string) {
 		reasons = append(reasons, &spec.Unsupported{Key: key, Value: value, Reason: "needs namespaces", Fix: fix})
@@ -146,6 +146,11 @@ func (r *request) checkAlone(p policy.Policy) error {
 func refuseAlone(s *spec.Spec, cause, err error) int {
 	var refused *spec.Refused
 	var exec *native.ExecError
+	if cause == nil && errors.As(err, &refused) {
+		for _, reason := range refused.Reasons {
+			reason.Fix = strings.Replace(reason.Fix, landlock.Elsewhere, "leave out the runtime landlock", 1)
+		}
+	}
 	if cause == nil || errors.As(err, &exec) {
 		return startFailed(s, err)
 	}

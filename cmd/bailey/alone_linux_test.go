@@ -294,6 +294,14 @@ func TestWhatCannotBeHeldWithoutNamespacesIsNamed(t *testing.T) {
 	}
 	got := b.restricted("--policy", `{"network": {"allowUnixSockets": ["/run/x.sock"]}}`, "--", "true")
 	got.wantError(t, "cause: ", "fix: ", "without namespaces this policy cannot be held", "bailey doctor")
+	// Who chose the runtime has nothing to look for elsewhere.
+	for _, args := range [][]string{{"-p", "8080"}, {"--stats"}, {"--memory", "64M"}, with(`{"network": {"allowUnixSockets": ["/run/x.sock"]}}`)} {
+		got := b.run(append(args, "--runtime", "landlock", "-c", "echo ran >ran")...)
+		got.wantError(t, "leave out the runtime landlock")
+		if strings.Contains(got.stderr, "doctor") {
+			t.Errorf("%q: %s", args, got.stderr)
+		}
+	}
 }
 
 func TestOtherFacesRefuseTheLandlockRuntime(t *testing.T) {

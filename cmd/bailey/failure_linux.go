@@ -18,8 +18,12 @@ import (
 
 // explainLaunch names the cause of a refused step, and what to do about it.
 func explainLaunch(e *native.LaunchError) {
-	d := diagnose(e)
 	say(tagError, "the wall that is missing: "+string(e.Wall)+"; nothing ran")
+	explain(diagnose(e))
+}
+
+// explain says what is known of a cause, and what mends it.
+func explain(d host.Diagnosis) {
 	if d.Cause != "" {
 		say(tagError, "cause: "+d.Cause)
 	}

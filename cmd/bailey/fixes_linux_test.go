@@ -27,10 +27,12 @@ type fix struct {
 // fixes are those of the command itself: flags, words and what it finds around it.
 var fixes = []fix{
 	// Flags.
+	{line: `--settings locked -- true`, want: "for the preset of that name: -t locked", then: `-t locked -- true`},
+	{line: `--dir nosuch -- true`, want: "nosuch: no such file or directory; make it, or name another: mkdir -p ", mend: `mkdir nosuch`},
 	{line: `--settings '' -- true`, want: "--settings : must not be empty", then: `-- true`},
 	{line: `--timeout soon -- true`, want: "--timeout soon: is no time; for example: 90s, 15m, 8h", then: `--timeout 90s -- true`},
 	{line: `--keep x --idle-timeout soon -- true`, want: "--idle-timeout soon: is no time; for example: 90s, 15m, 8h", then: `--keep x --idle-timeout 90s -- true`},
-	{line: `--settings nowhere.jsonc -- true`, want: "nowhere.jsonc", mend: `echo {} >nowhere.jsonc`},
+	{line: `--settings nowhere.jsonc -- true`, want: "nowhere.jsonc: no such file or directory; name a file that exists, or make one here: bailey config init", mend: `echo {} >nowhere.jsonc`},
 	{line: `--allow-read nowhere -- true`, want: "--allow-read nowhere: does not exist", mend: `mkdir nowhere`},
 	{line: `--env =x -- true`, want: "--env =x: has no name before the =", then: `--env A=x -- true`},
 	{line: `version -- true`, want: "version takes no command", then: `version`},
@@ -71,6 +73,8 @@ var fixes = []fix{
 	{line: `log -n many`, want: "is not a number of events", then: `log -n 5`},
 	{line: `log --since yore`, want: "is neither an age, such as 10m, 3h or 2d, nor a time, such as 2026-01-02T15:04", then: `log --since 3h`},
 	{line: `explain path a b`, want: "explain path is about one of them; for a command of that name: bailey explain -- path", mend: `printf '#!/bin/sh\n' >path; chmod +x path`, then: `explain -- ./path`},
+	{line: `explain host '*.example.com'`, want: "it is no single host; write NAME or NAME:PORT, such as example.com:443", then: `explain host example.com:443`},
+	{line: `explain host example.com:https`, want: "a port is a number from 1 to 65535", then: `explain host example.com:443`},
 	{line: `explain env ''`, want: "explain env: an empty word is none", then: `explain env HOME`},
 	// Files.
 	{line: `config validate`, want: "there is no policy file here or above, nor one of your own; make one with: bailey config init", mend: `"$BAILEY" config init`},
@@ -79,7 +83,9 @@ var fixes = []fix{
 	{line: `trust --yes`, want: "there is no bailey.jsonc or bailey.json here or above", mend: `"$BAILEY" config init`},
 	{line: `trust`, setUp: `echo {} >bailey.jsonc`, want: "nobody to ask: trust needs a terminal, or --yes if you have read the above", then: `trust --yes`},
 	{line: `trust --revoke .`, setUp: `echo {} >bailey.jsonc`, want: "is not trusted; see: bailey trust --list", then: `trust --list`},
-	{line: `import --fence --srt f`, want: "one file is of one tool", mend: `echo {} >f`, then: `import --fence f`},
+	{line: `import --fence --srt f`, want: "--srt: one file is of one tool; leave out the others", mend: `echo {} >f`, then: `import --fence f`},
+	{line: `import --claude`, want: "has no settings where it looks for them, in ", mend: `echo {} >f`, then: `import --claude f`},
+	{line: `import --fence f`, want: "no such file or directory; name a file with settings of Fence", mend: `echo {} >f`},
 	{line: `import f`, setUp: `echo {} >f`, want: "it does not tell which tool it is of; say --claude, --fence, --srt or --greywall", then: `import --srt f`},
 	{line: `import --srt f --save --project`, setUp: `echo {} >f; touch bailey.json`, want: "bailey.json is there already", mend: `rm bailey.json`},
 	{line: `import --srt f --save --project`, setUp: `echo {} >f; touch bailey.jsonc`, want: "is there already; without --save the policy is printed", then: `import --srt f`},

@@ -361,7 +361,11 @@ func (r *request) shortFlags(args []string) (int, error) {
 }
 
 func (r *request) apply(f *flag, value string) error {
-	if err := f.set(r, value); err != nil {
+	err := f.set(r, value)
+	if err != nil && !f.takesWord() {
+		return fmt.Errorf("%s: %w", f.name(), err)
+	}
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", f.name(), printable(value), err)
 	}
 	return nil

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/foreign"
 	"github.com/bailey-sandbox/bailey/internal/host"
@@ -24,7 +26,7 @@ func importVerb() verb {
 	tool := func(name string, t foreign.Tool) flag {
 		return flag{name, "", "", "the file has settings of " + string(t), hintNone, func(r *request, _ string) error {
 			if r.imports.tool != "" {
-				return errors.New("one file is of one tool")
+				return errors.New("one file is of one tool; leave out the others")
 			}
 			r.imports.tool = t
 			return nil
@@ -90,8 +92,14 @@ func openSettings(r *request, o foreign.Options) (*policy.Document, error) {
 	}
 	for i, path := range places {
 		doc, err := policy.OpenDocument(path)
-		if errors.Is(err, fs.ErrNotExist) && i < len(places)-1 {
+		switch absent := errors.Is(err, fs.ErrNotExist); {
+		case absent && i < len(places)-1:
 			continue
+		case absent && len(r.args) == 0:
+			return nil, fmt.Errorf("%s has no settings where it looks for them, in %s; name the file: bailey import --… FILE",
+				r.imports.tool, printable(strings.Join(places, ", ")))
+		case absent:
+			return nil, fmt.Errorf("%s: no such file or directory; name a file with settings of %s", printable(path), cmp.Or(string(r.imports.tool), "another tool"))
 		}
 		if err == nil && r.imports.tool == "" {
 			if r.imports.tool = foreign.Recognise(doc); r.imports.tool == "" {

@@ -72,7 +72,7 @@ func TestImportFindsTheToolsOwnFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, args := range map[string]string{".srt-settings.json": "--srt", ".config/fence/fence.json": "--fence"} {
-		b.run("import", args).wantError(t, "no such file")
+		b.run("import", args).wantError(t, "has no settings where it looks for them, in ", name, "name the file")
 		if err := os.WriteFile(filepath.Join(b.home, name), []byte(`{"filesystem": {"denyRead": ["/opt/`+args[2:]+`"]}}`), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -88,10 +88,10 @@ func TestImportRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	b.write("bad.json", "{\n\"netwrk\": {}}", 0o644)
 	b.run("import").wantError(t, "usage: bailey import")
 	b.run("import", "x.json").wantError(t, "it does not tell which tool it is of", "--fence")
-	b.run("import", "--fence", "--srt", "x.json").wantError(t, "one file is of one tool")
+	b.run("import", "--fence", "--srt", "x.json").wantError(t, "bailey: --srt: one file is of one tool; leave out the others")
 	b.run("import", "--fence", "x.json", "--project").wantError(t, "usage")
 	b.run("import", "--fence", "bad.json").wantError(t, "bad.json:2:1: unknown key", "network")
-	b.run("import", "--fence", "missing.json").wantError(t, "missing.json: no such file")
+	b.run("import", "--fence", "missing.json").wantError(t, "missing.json: no such file or directory; name a file with settings of Fence")
 	b.run("-s", "bad.json", "--", "true").wantError(t, "bad.json:2:1: unknown key")
 	b.write("claude.json", claudeSettings, 0o644)
 	b.run("-s", "claude.json", "--", "true").wantError(t, "settings of Claude Code", "bailey import --claude")

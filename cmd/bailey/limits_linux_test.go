@@ -192,6 +192,7 @@ func TestLimitFlagsAreChecked(t *testing.T) {
 		b.run(c[0], c[1], "true").wantError(t, c[2])
 	}
 	b.run("--stats", "--keep", "x", "true").wantError(t, "--stats is about a sandbox of its own")
+	b.run("-q", "--open-files", "8", "true").want(t, 0, "", "") // the least that is accepted
 	b.run("--memory", "100K", "true").wantError(t, "resources.memory 100K: no program can be loaded in so little")
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/account"
 	"github.com/bailey-sandbox/bailey/internal/foreground"
 	gate "github.com/bailey-sandbox/bailey/internal/gate/launch"
+	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/policy"
@@ -227,6 +228,7 @@ func (p *prepared) conclude(r *request, state native.State, expired bool, millis
 func startFailed(s *spec.Spec, err error) int {
 	var refused *native.LaunchError
 	var exec *native.ExecError
+	var helper *native.HelperError
 	switch {
 	case errors.As(err, &refused):
 		say(tagError, err.Error())
@@ -234,6 +236,8 @@ func startFailed(s *spec.Spec, err error) int {
 		return exitOwn
 	case errors.As(err, &exec):
 		return explainExec(s, exec)
+	case errors.As(err, &helper):
+		defer explain(host.NamespacesOff())
 	}
 	return fail(err)
 }

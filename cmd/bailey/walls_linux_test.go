@@ -112,6 +112,23 @@ func TestMissingWallIsNamedWithCauseAndFix(t *testing.T) {
 	}
 }
 
+// Programs that are not Bailey's make the namespaces here.
+func TestMissingNamespacesAreNamedWithEveryRuntime(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("unshare"))
+	b := newBench(t)
+	for _, runtime := range []string{"bwrap", "crun"} {
+		testenv.Requires(t, testenv.Program(runtime))
+		got := b.withSetting("echo 0 >/proc/sys/user/max_user_namespaces", []string{"-Ur"}, "-q", "--runtime", runtime, "-c", "echo escaped >out; echo ran")
+		if _, err := os.Stat(b.dir + "/out"); err == nil {
+			t.Errorf("%s: the command ran", runtime)
+		}
+		got.wantError(t, "cause: user.max_user_namespaces is 0", "fix: as root: sysctl -w user.max_user_namespaces=15000")
+		if runtime == "bwrap" {
+			got.wantError(t, "wall that is missing: user namespace")
+		}
+	}
+}
+
 func TestTheLaunchersOfTheseTestsRefuseNothingElse(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Program("unshare"))
 	b := newBench(t)

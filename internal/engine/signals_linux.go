@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/foreground"
+	"github.com/bailey-sandbox/bailey/internal/host"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 )
 
@@ -84,7 +85,12 @@ func (s *signals) startFailed(err error) int {
 	case errors.Is(err, ErrInterrupted):
 		return foreground.Signalled + int(s.first.Load())
 	case !errors.As(err, &exec):
-		return fail(err)
+		status := fail(err)
+		if d := host.NamespacesOff(); d.Cause != "" {
+			say("cause: " + d.Cause)
+			say("fix: " + d.Fix)
+		}
+		return status
 	}
 	say(exec.Error())
 	if exec.Errno == unix.ENOENT || exec.Errno == unix.ENOTDIR {

@@ -99,6 +99,30 @@ func (m machine) namespace(kind string, f Failure) Diagnosis {
 	return m.refusedInside("the kernel made a user namespace and then refused what it allows")
 }
 
+// NamespacesOff says by which switch this user can make no namespaces; it is empty if
+// none is known to be off. It is for programs that are not Bailey's, of which it is not
+// known what the kernel refused them.
+func NamespacesOff() Diagnosis { return machine(readSmall).off(os.Geteuid() == 0) }
+
+func (m machine) off(root bool) Diagnosis {
+	for _, kind := range limits {
+		if m("/proc/sys/user/max_"+kind+"_namespaces") == "0" {
+			return m.namespaceLimit()
+		}
+	}
+	if root {
+		return Diagnosis{}
+	}
+	for _, closed := range []struct{ file, value string }{
+		{"/proc/sys/kernel/unprivileged_userns_clone", "0"}, {"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"},
+	} {
+		if m(closed.file) == closed.value {
+			return m.namespace("user", Failure{Errno: unix.EPERM})
+		}
+	}
+	return Diagnosis{}
+}
+
 func (m machine) namespaceLimit() Diagnosis {
 	for _, kind := range limits {
 		if name := "max_" + kind + "_namespaces"; m("/proc/sys/user/"+name) == "0" {

@@ -129,6 +129,27 @@ func TestDiagnosisNamesTheSwitch(t *testing.T) {
 	}
 }
 
+func TestSwitchesThatAreOffAreFoundWithoutAFailure(t *testing.T) {
+	for _, c := range []struct {
+		file, value string
+		root        bool
+		cause       string
+	}{
+		{"/proc/sys/user/max_net_namespaces", "0", true, "user.max_net_namespaces is 0"},
+		{"/proc/sys/user/max_user_namespaces", "0", false, "user.max_user_namespaces is 0"},
+		{"/proc/sys/kernel/unprivileged_userns_clone", "0", false, "kernel.unprivileged_userns_clone is 0"},
+		{"/proc/sys/kernel/unprivileged_userns_clone", "0", true, ""},
+		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", false, "kernel.apparmor_restrict_unprivileged_userns is 1"},
+		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "0", false, ""},
+		{"/proc/sys/user/max_user_namespaces", "1000", false, ""},
+	} {
+		d := machine(func(file string) string { return map[string]string{c.file: c.value}[file] }).off(c.root)
+		if !strings.HasPrefix(d.Cause, c.cause) || (d.Cause == "") != (c.cause == "") || (d.Fix == "") != (c.cause == "") {
+			t.Errorf("%s is %s: got %+v", c.file, c.value, d)
+		}
+	}
+}
+
 func TestThisIsNoSandbox(t *testing.T) {
 	if InSandbox() {
 		t.Error("the tests run in a sandbox of Bailey's, or InSandbox is wrong")

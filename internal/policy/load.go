@@ -349,10 +349,25 @@ func (w *walk) locate(s source) (source, string, error) {
 		return source{KindPreset, cmp.Or(w.fallback, presetDefault)}, "", nil
 	}
 	real, err := realPath(s.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; %s", err, w.insteadOf(s.name))
+	}
 	if s.name == w.userFile() {
 		s.kind = KindUser
 	}
 	return s, real, err
+}
+
+// insteadOf is what was meant by the name of a policy file that does not exist.
+func (w *walk) insteadOf(name string) string {
+	base := filepath.Base(name)
+	switch {
+	case name != w.settings:
+		return "name a file that exists"
+	case slices.Contains(PresetNames(), base):
+		return "for the preset of that name: -t " + base
+	}
+	return "name a file that exists, or make one here: bailey config init"
 }
 
 func (w *walk) read(this *layer) error {

@@ -372,6 +372,9 @@ func realDir(dir string) (string, error) {
 		return "", err
 	}
 	real, err := filepath.EvalSymlinks(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("the directory to run in: %w; make it, or name another: mkdir -p %s", err, plain.Word(abs))
+	}
 	if err != nil {
 		return "", err
 	}

@@ -380,6 +380,16 @@ var fixes = []struct {
 		func(t *trial) { t.policy.Resources.Memory = new(policy.Size(1 << 20)) },
 	},
 	{
+		"resources.openFiles 7: the sandbox cannot be built with so few; give it 8 or more",
+		func(t *trial) { t.policy.Resources.OpenFiles = new(7) },
+		func(t *trial) { t.policy.Resources.OpenFiles = new(8) },
+	},
+	{
+		"resources.openFiles 63: the sandbox cannot be built with so few; give it 64 or more",
+		func(t *trial) { t.policy.Runtime, t.policy.Resources.OpenFiles = new("crun"), new(63) },
+		func(t *trial) { t.policy.Resources.OpenFiles = new(64) },
+	},
+	{
 		"resources.disk 4K: the sandbox's own directories need some of it; give it 1M or more",
 		func(t *trial) { t.fs().AllowWrite, t.policy.Resources.Disk = nil, new(policy.Size(4096)) },
 		func(t *trial) { t.policy.Resources.Disk = new(policy.Size(1 << 20)) },

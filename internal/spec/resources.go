@@ -69,6 +69,8 @@ func (c *compiler) limits() {
 	r := &c.policy.Resources
 	var whole Limits
 	if r.OpenFiles != nil {
+		least := c.leastOpenFiles()
+		c.refuseIf(*r.OpenFiles < least, "resources.openFiles", strconv.Itoa(*r.OpenFiles), "the sandbox cannot be built with so few", "give it "+strconv.Itoa(least)+" or more")
 		c.spec.Rlimits = append(c.spec.Rlimits, Rlimit{"nofile", uint64(max(*r.OpenFiles, 0))})
 	}
 	if r.Pids != nil {
@@ -93,6 +95,16 @@ func (c *compiler) limits() {
 	if whole != (Limits{}) {
 		c.spec.Limits = &whole
 	}
+}
+
+// leastOpenFiles is how many descriptors a process needs to build the sandbox around
+// itself. The programs of other runtimes have more open.
+func (c *compiler) leastOpenFiles() int {
+	switch text(c.policy.Runtime) {
+	case "", "auto", RuntimeNative, RuntimeLandlock, RuntimeBwrap, RuntimeSeatbelt:
+		return 8
+	}
+	return 64
 }
 
 // pids limits processes. The kernel counts those of an ordinary user for each

@@ -114,9 +114,13 @@ func interfaceFor(s *spec.Spec) (int, error) {
 	}
 }
 
+// Elsewhere is the part of a fix that is meant for hosts without namespaces. Who
+// chose this runtime where there are some has an easier one.
+const Elsewhere = "start bailey where it can make namespaces (see: bailey doctor)"
+
 // refuseAlone refuses what neither Landlock nor the broker holds.
 func (c *check) refuseAlone() {
-	const fix = "start bailey where it can make namespaces (see: bailey doctor), or remove it"
+	const fix = Elsewhere + ", or remove it"
 	if c.spec.Network == spec.NetworkGate {
 		c.refuseGate()
 	}
@@ -138,13 +142,13 @@ func (c *check) refuseAlone() {
 	}
 	if len(b.Sockets.Allowed) > 0 && !b.Sockets.All {
 		c.refuse("network.allowUnixSockets", strings.Join(b.Sockets.Allowed, ", "), "one socket cannot be told from another without namespaces",
-			`set "allowAllUnixSockets", or start bailey where it can make namespaces (see: bailey doctor)`)
+			`set "allowAllUnixSockets", or `+Elsewhere)
 	}
 	for _, layer := range b.Layers {
 		for i := range layer {
 			if layer[i].Read == spec.Denied && b.Read && !c.isConcealed(layer[i].Pattern) {
 				c.refuseWhy(layer[i].Why, "without namespaces only what exists at the start can be kept from being read",
-					"name the files or directories themselves, or start bailey where it can make namespaces (see: bailey doctor)")
+					"name the files or directories themselves, or "+Elsewhere)
 			}
 		}
 	}

@@ -253,7 +253,7 @@ func optionRule(refused seccomp.Action) seccomp.Rule {
 
 // refuseGate refuses what the gate cannot do for a command in everybody's network.
 func (c *check) refuseGate() {
-	const fix = "remove it, or start bailey where it can make namespaces (see: bailey doctor)"
+	const fix = "remove it, or " + Elsewhere
 	g := c.spec.Gate
 	if g.Must {
 		c.refuse("network.transparent", "true", "without a network namespace names are only found by programs that go by the proxy variables", fix)

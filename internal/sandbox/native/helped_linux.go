@@ -222,8 +222,11 @@ func (h *helped) spawn() error {
 		return err
 	}
 	h.pid, err = syscall.ForkExec(h.Argv[0], h.Argv, &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: attr})
-	if err != nil {
-		return &LaunchError{Step: "start " + h.Argv[0], Errno: ErrnoOf(err), Wall: WallInit}
+	switch errno := ErrnoOf(err); {
+	case err != nil && attr.Cloneflags != 0 && errno != unix.ENOENT && errno != unix.EACCES:
+		return &LaunchError{Step: "start " + h.Argv[0] + " in a new user namespace", Errno: errno, Wall: WallUser}
+	case err != nil:
+		return &LaunchError{Step: "start " + h.Argv[0], Errno: errno, Wall: WallInit}
 	}
 	h.embryo.proc.helper = h.pid
 	closeAll(&h.says.theirs, &h.order.theirs, &h.block.theirs, &in.status, &in.socket, &in.proceed)

@@ -217,10 +217,9 @@ type Port struct {
 
 // Used is what a sandbox has used.
 type Used struct {
-	Usage    limits.Usage
-	Known    bool // the usage is that of a control group
-	Measured Box
-	Denials  int
+	Usage   limits.Usage
+	Known   bool // the usage is that of a control group
+	Denials int
 }
 
 // Happened are the latest events of a sandbox, each with its number and as

@@ -34,7 +34,8 @@ type box struct {
 	busy   int // commands and sessions
 	idle   *time.Timer
 	over   bool
-	halted bool // it is meant to end
+	halted bool  // it is meant to end
+	peak   int64 // bytes of memory, as far as somebody saw
 
 	tree tree // the workspace, for files
 }
@@ -122,6 +123,15 @@ func (s *Server) add(b *box) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.watchIdle(b)
+}
+
+// highest is the most memory that was seen, of one command that has ended or of all
+// processes at a time, this one included.
+func (b *box) highest(now int64) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.peak = max(b.peak, now)
+	return b.peak
 }
 
 // watchIdle begins to count the time without a command. The box's mutex is held.

@@ -243,6 +243,7 @@ func (s *Server) await(e *execution) {
 	}
 	e.end, e.exit = x.Ended.Time(), exitOf(&x)
 	e.exit.Rusage = e.rusage(&x.Spent)
+	e.box.highest(x.Spent.Memory)
 	e.input.close()
 	e.traceEnd(nil)
 	close(e.done)

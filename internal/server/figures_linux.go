@@ -36,6 +36,7 @@ type used struct {
 	read, written int64 // bytes from and to disks
 	memory        int64
 	processes     int
+	threads       int // of these
 	mounts        int
 }
 
@@ -184,11 +185,12 @@ func (u *used) count(pid int) {
 	if err != nil {
 		return
 	}
-	cpu, memory, ok := parseStat(stat)
+	cpu, memory, threads, ok := parseStat(stat)
 	if !ok {
 		return
 	}
 	u.processes++
+	u.threads += threads
 	u.cpu += cpu
 	u.memory += memory
 	if io, err := os.ReadFile(processes.File(pid, "io")); err == nil {
@@ -199,18 +201,20 @@ func (u *used) count(pid int) {
 }
 
 // parseStat reads the time that a process, and the children it waited for, have
-// used, and its memory. The program's name, in parentheses, may hold anything.
+// used, its memory, and how many threads it has. The program's name, in parentheses, may
+// hold anything.
 //
-//	1234 (name) S 1 1234 1234 0 -1 4194560 … utime stime cutime cstime … rss
-func parseStat(stat []byte) (cpu time.Duration, memory int64, ok bool) {
+//	1234 (name) S 1 1234 1234 0 -1 4194560 … utime stime cutime cstime priority nice num_threads … rss
+func parseStat(stat []byte) (cpu time.Duration, memory int64, threads int, ok bool) {
 	const (
-		utime = 11 // counted from the state, which is 0
-		rss   = 21
-		tick  = time.Second / 100
+		utime      = 11 // counted from the state, which is 0
+		numThreads = 17
+		rss        = 21
+		tick       = time.Second / 100
 	)
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= rss {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	number := func(i int) int64 {
 		n, _ := strconv.ParseInt(string(fields[i]), 10, 64) // the kernel writes numbers
@@ -219,7 +223,7 @@ func parseStat(stat []byte) (cpu time.Duration, memory int64, ok bool) {
 	for i := range 4 {
 		cpu += time.Duration(number(utime+i)) * tick
 	}
-	return cpu, number(rss) * int64(os.Getpagesize()), true
+	return cpu, number(rss) * int64(os.Getpagesize()), int(number(numThreads)), true
 }
 
 // parseIO reads what a process, and the children it waited for, moved from and to

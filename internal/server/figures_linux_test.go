@@ -47,6 +47,16 @@ func TestFiguresAreThoseOfAllSandboxes(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		f = s.scrape()
 	}
+	// The command of the one is over, that of the other is not.
+	for id, want := range map[string]*baileyv1.Stats{one: {}, two: {Processes: 1, MemoryBytes: much, Execs: 1}} {
+		st, err := s.GetStats(ann, &baileyv1.GetStatsRequest{SandboxId: id})
+		if err != nil || st.GetProcesses() != want.GetProcesses() || st.GetMemoryBytes() < want.GetMemoryBytes() || st.GetExecs() != want.GetExecs() {
+			t.Errorf("stats: %v, %v, want %v", st, err, want)
+		}
+		if st.GetCpuTime().AsDuration() <= 0 || st.GetMemoryPeakBytes() < max(st.GetMemoryBytes(), 1<<20) {
+			t.Errorf("what was used is forgotten: %v", st)
+		}
+	}
 	for name, want := range map[string]float64{
 		"bailey_sandbox_processes": 3, "bailey_execs_running": 1,
 		"bailey_sandbox_create_seconds": 2, "bailey_exec_start_seconds": 2,
@@ -87,11 +97,11 @@ func TestTotalsOnlyGrow(t *testing.T) {
 }
 
 func TestProcessFilesAreRead(t *testing.T) {
-	stat := []byte("7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 10 20 30 40 20 0 1 0 5 1000 3 18446744073709551615\n")
-	if cpu, memory, ok := parseStat(stat); !ok || cpu != time.Second || memory <= 0 {
-		t.Errorf("stat: %v, %d, %v", cpu, memory, ok)
+	stat := []byte("7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 10 20 30 40 20 0 2 0 5 1000 3 18446744073709551615\n")
+	if cpu, memory, threads, ok := parseStat(stat); !ok || cpu != time.Second || memory <= 0 || threads != 2 {
+		t.Errorf("stat: %v, %d, %d, %v", cpu, memory, threads, ok)
 	}
-	if _, _, ok := parseStat([]byte("7 (a) S 1")); ok {
+	if _, _, _, ok := parseStat([]byte("7 (a) S 1")); ok {
 		t.Error("half a line is taken for a whole one")
 	}
 	io := []byte("rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 5\n")

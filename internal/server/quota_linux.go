@@ -141,12 +141,17 @@ func (s *Server) stillDue(k *kept) bool {
 	return b.idleAfter > 0 && b.busy == 0
 }
 
-// stats is what a sandbox uses, as clients see it.
+// stats is what a sandbox uses, as clients see it. The control group of one with limits
+// has counted that; of others it is what their processes tell, with those that were waited
+// for.
 func (s *Server) stats(b *box, u *keeper.Used) *baileyv1.Stats {
-	out := &baileyv1.Stats{
-		SandboxId: b.id, Time: timestamppb.Now(), MemoryBytes: u.Measured.Memory, CpuTime: durationpb.New(u.Measured.CPU),
-		Processes: int32(u.Measured.Processes), Denials: int64(u.Denials),
+	out := &baileyv1.Stats{SandboxId: b.id, Time: timestamppb.Now(), Denials: int64(u.Denials)}
+	if found := census(map[string]int{b.id: b.pid})[b.id]; found != nil {
+		out.MemoryBytes, out.CpuTime = found.memory, durationpb.New(found.cpu)
+		out.ReadBytes, out.WrittenBytes = found.read, found.written
+		out.Processes = int32(max(found.threads-1, 0)) // the first is Bailey's own
 	}
+	out.MemoryPeakBytes = b.highest(out.GetMemoryBytes())
 	if u.Known && u.Usage.Memory >= 0 {
 		out.MemoryBytes, out.CpuTime = u.Usage.Memory, durationpb.New(u.Usage.User+u.Usage.System)
 		out.MemoryPeakBytes = max(u.Usage.PeakMemory, 0)

@@ -2499,11 +2499,14 @@ type Stats struct {
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	// memory_bytes now.
 	MemoryBytes int64 `protobuf:"varint,3,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	// memory_peak_bytes is the most there was.
+	// memory_peak_bytes is the most there was. Of a sandbox without a limit on memory
+	// nobody counts that: it is then the most of one process that has ended, or of all
+	// of them when somebody asked.
 	MemoryPeakBytes int64 `protobuf:"varint,4,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`
-	// cpu_time since it was started.
+	// cpu_time since it was started. Without limits it lacks that of processes that
+	// nobody waited for.
 	CpuTime *durationpb.Duration `protobuf:"bytes,5,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
-	// processes there are, threads included.
+	// processes there are, threads included, without the first, which is Bailey's own.
 	Processes int32 `protobuf:"varint,6,opt,name=processes,proto3" json:"processes,omitempty"`
 	// disk_bytes are what it wrote to its own layer.
 	DiskBytes int64 `protobuf:"varint,7,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`

@@ -219,6 +219,12 @@ func TestTokensAreMadeAndRevokedWhileTheServerRuns(t *testing.T) {
 	if list := tokenCommand(t, state, "list"); !strings.Contains(list, "ann") || strings.Contains(list, token) {
 		t.Errorf("the list: %s", list)
 	}
+	t.Setenv("BAILEY_ADDRESS", d.addresses[0])
+	t.Setenv("BAILEY_TOKEN", token)
+	var out, errs strings.Builder
+	if status := run([]string{"status"}, strings.NewReader(""), &out, &errs); status != 0 || !strings.Contains(out.String(), "sandboxes  0") {
+		t.Errorf("the status of the server at BAILEY_ADDRESS: %d, %s%s", status, out.String(), errs.String())
+	}
 	tokenCommand(t, state, "revoke", "ci")
 	if _, err := ask(token); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("with a revoked token: %v", err)
@@ -261,6 +267,8 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 		{"token", "revoke", "--state", state},
 		{"token", "revoke", "--state", state, "nothing"},
 		{"status", "--state", state},
+		{"status", "--address", "localhost:1"},
+		{"status", "extra"},
 	} {
 		var out, errs strings.Builder
 		if status := run(args, strings.NewReader(""), &out, &errs); status != exitOwn || !strings.HasPrefix(errs.String(), "baileyd: ") {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -16,40 +18,94 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/plain"
 )
 
-const statusUsage = `Usage: baileyd status
+const statusUsage = `Usage: baileyd status [FLAGS]
 
-Says what the server of this user on this machine does.
+Says what a server does: the one at $BAILEY_ADDRESS, with the token in
+$BAILEY_TOKEN, or that of this user on this machine. Of the sandboxes those are
+counted that the token may see.
 
 `
 
 func status(args []string, stdout io.Writer) error {
 	f := newFlags("status", statusUsage, stdout)
 	state := stateFlag(f)
+	address := f.String("address", "", "`address` of the server: unix:/PATH, http://HOST:PORT or https://HOST:PORT (default $BAILEY_ADDRESS, or the socket in --state)")
 	if err := parse(f, args); err != nil {
 		return err
 	}
-	dir, err := absolute(*state)
+	if f.NArg() > 0 {
+		return fmt.Errorf("%q is no flag; see: baileyd status --help", f.Arg(0))
+	}
+	at, err := statusAddress(f, *address, *state)
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket(dir))
-	}}}
+	base, client, err := dialing(at)
+	if err != nil {
+		return err
+	}
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	server, err := baileyv1connect.NewServerServiceClient(client, "http://server").GetServer(ctx, &baileyv1.GetServerRequest{})
+	token := connect.WithInterceptors(bearing(os.Getenv("BAILEY_TOKEN")))
+	server, err := baileyv1connect.NewServerServiceClient(client, base, token).GetServer(ctx, &baileyv1.GetServerRequest{})
 	if connect.CodeOf(err) == connect.CodeUnavailable {
-		return fmt.Errorf("no server answers at %s: start one with: baileyd serve", socket(dir))
+		return fmt.Errorf("no server answers at %s: %w; start one with: baileyd serve", at, err)
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", at, err)
 	}
-	counts, err := countSandboxes(ctx, baileyv1connect.NewSandboxServiceClient(client, "http://server"))
+	counts, err := countSandboxes(ctx, baileyv1connect.NewSandboxServiceClient(client, base, token))
 	if err != nil {
 		return err
 	}
 	return showStatus(stdout, server, counts)
+}
+
+// statusAddress is that of the server that is asked. Who names a state directory means
+// the server there, whatever the environment says.
+func statusAddress(f *flag.FlagSet, address, state string) (string, error) {
+	named := false
+	f.Visit(func(given *flag.Flag) { named = named || given.Name == "state" })
+	if address == "" && !named {
+		address = os.Getenv("BAILEY_ADDRESS")
+	}
+	if address != "" {
+		return address, nil
+	}
+	dir, err := absolute(state)
+	return "unix:" + socket(dir), err
+}
+
+// dialing returns an address as net/http wants it, and a client that goes there.
+func dialing(address string) (base string, client *http.Client, err error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	path, isUnix := strings.CutPrefix(address, "unix:")
+	switch {
+	case isUnix:
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+		base = "http://localhost"
+	case strings.HasPrefix(address, "http://"), strings.HasPrefix(address, "https://"):
+		base = strings.TrimRight(address, "/")
+	default:
+		return "", nil, fmt.Errorf("%q is no address: use unix:/PATH, http://HOST:PORT or https://HOST:PORT", address)
+	}
+	return base, &http.Client{Transport: transport}, nil
+}
+
+// bearing sends a token with every request, if there is one.
+func bearing(token string) connect.UnaryInterceptorFunc {
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+			if token != "" {
+				r.Header().Set("Authorization", "Bearer "+token)
+			}
+			return next(ctx, r)
+		}
+	}
 }
 
 // countSandboxes counts those of every owner by their states.

@@ -32,7 +32,7 @@ func command(b *box, id string, c *baileyv1.Command) (*keeper.Exec, error) {
 		return nil, problem.Invalid("command", "it has neither argv nor shell")
 	}
 	if c.GetUser() != "" && c.GetUser() != "root" && c.GetUser() != "0" {
-		return nil, problem.Unimplemented("user_unsupported", errors.New("the native runtime has one user"), problem.Remedy("leave user empty"))
+		return nil, problem.Unimplemented("user_unsupported", errors.New("a sandbox has one user, whatever its runtime"), problem.About("field", "user"), problem.Remedy("leave user empty"))
 	}
 	if request.Timeout < 0 {
 		return nil, problem.Invalid("timeout", "it is negative")

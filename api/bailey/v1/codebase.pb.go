@@ -654,7 +654,9 @@ func (*ImportCodebaseRequest_Directory) isImportCodebaseRequest_Source() {}
 // GitSource is a state of a git repository.
 type GitSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// url is as for git clone.
+	// url is an http or https address or, for administrators, the absolute path of a
+	// directory of the server's machine. Addresses with a user or password are
+	// refused.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// ref is a branch, a tag or a commit; empty is the remote's HEAD.
 	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`

@@ -89,8 +89,8 @@ type Command struct {
 	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// cwd is where the command begins; empty is the workspace.
 	Cwd string `protobuf:"bytes,4,opt,name=cwd,proto3" json:"cwd,omitempty"`
-	// user to run as, by name or number, where the runtime has several; empty is
-	// the sandbox's.
+	// user is empty, "root" or "0": a sandbox has one user, whatever its runtime.
+	// Another is answered with user_unsupported.
 	User string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
 	// timeout ends the command and its process group. 0 is none.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -17,12 +16,13 @@ import (
 
 // Check reports every wall that a configuration lacks, by its field. It goes by what
 // a sandbox must have, not by how Config writes it, so that a mistake there is found
-// here. Nothing is ever run with a configuration that Check does not accept.
-func Check(c *specs.Spec, s *spec.Spec, runtime string) error {
+// here. Nothing is ever run with a configuration that Check does not accept. Sources are what
+// the guard puts in the bundle of o.Dir, and o.Runtime is who runs it.
+func Check(c *specs.Spec, sources []Source, s *spec.Spec, o Options) error {
 	if c == nil || c.Process == nil || c.Root == nil || c.Linux == nil {
 		return errors.New("bundle: process, root or linux is missing")
 	}
-	k := &checker{config: c, spec: s, runtime: runtime}
+	k := &checker{config: c, sources: sources, dir: o.Dir, spec: s, runtime: o.Runtime}
 	k.identity()
 	k.privileges()
 	k.root()
@@ -37,6 +37,8 @@ func Check(c *specs.Spec, s *spec.Spec, runtime string) error {
 
 type checker struct {
 	config  *specs.Spec
+	sources []Source
+	dir     string // of the bundle
 	spec    *spec.Spec
 	runtime string
 	found   []error
@@ -151,83 +153,127 @@ func (k *checker) namespaces() {
 // runtimes know of their own accord may do anything.
 var knownOption = regexp.MustCompile(`^(r?bind|rprivate|no(suid|dev|exec)|exec|ro|rw|strictatime|newinstance|ptmxmode=0666|size=\d+k|mode=[0-7]+|[ug]id=\d+)$`)
 
-// isSource says whether a path is that of a source, by its number.
-func isSource(path string) bool {
-	_, err := strconv.Atoi(filepath.Base(path))
-	return err == nil && filepath.Clean(path) == path && filepath.Base(filepath.Dir(path)) == sourceName
+// mountpoint is where a mount of a bundle has to be, and which of the Spec's it is for; nil if it
+// is of Bailey's own.
+type mountpoint struct {
+	target  string
+	granted *spec.Mount
 }
 
-// fresh are the kinds of file systems that show nothing of the host.
-var fresh = []string{"proc", "tmpfs", "devpts"}
-
-// mounts: nothing but what the Spec grants, and that no wider.
-func (k *checker) mounts() {
-	for i := range k.config.Mounts {
-		m := &k.config.Mounts[i]
-		if m.Destination == initPath || m.Destination == gateSocket(k.spec) {
-			k.own(m)
-			continue
-		}
-		field := "mounts " + m.Destination
-		granted := k.granted(m)
-		has := func(option string) bool { return slices.Contains(m.Options, option) }
-		k.wants(granted != nil, field, "the Spec has none there")
-		k.wants(has("nosuid"), field, "must be nosuid")
-		k.wants(!has("suid") && !has("dev") && !has("shared") && !has("rshared"), field, "has an option that opens it")
-		k.wants(has("nodev") || granted == nil || granted.Devices || granted.Kind == spec.Dev, field, "must be nodev")
-		noexec := granted != nil && slices.Contains([]spec.Kind{spec.Bind, spec.Private, spec.Tmpfs}, granted.Kind) && executing(k.spec, granted) == "noexec"
-		k.wants(!noexec || has("noexec") && !has("exec"), field, "must be noexec")
-		k.wants(len(m.UIDMappings) == 0 && len(m.GIDMappings) == 0, field, "must leave ids as they are where it comes from")
-		k.wants(!slices.ContainsFunc(m.Options, func(o string) bool { return !knownOption.MatchString(o) }), field, "has an option that is not known to be harmless")
+// mountpoints are all that a bundle mounts, in their order. Links are no runtime's to mount; see
+// PinLinks.
+func (k *checker) mountpoints() (list []mountpoint) {
+	for i := range k.spec.Mounts {
+		g := &k.spec.Mounts[i]
 		switch {
-		case m.Type == "bind":
-			k.wants(isSource(m.Source) && has("rbind"), field, "must come from the bundle's sources")
-			k.wants(granted == nil || isWritable(granted) || has("ro") && !has("rw"), field, "must be read-only")
+		case g.Link || g.Kind == spec.Dir || g.Kind == spec.Symlink || g.Kind == spec.Hide && spec.Covers("/proc", g.Target):
+		case g.Kind == spec.Dev:
+			list = append(list, mountpoint{"/dev", g}, mountpoint{"/dev/pts", g}, mountpoint{"/dev/shm", g})
 		default:
-			k.wants(slices.Contains(fresh, m.Type) && m.Source == m.Type, field, "type %q is not known to be harmless", m.Type)
-			k.wants(granted == nil || granted.Kind != spec.Bind && granted.Kind != spec.Hide, field, "must be a bind")
-			k.wants(m.Type != "proc" || has("ro") && !has("rw"), field, "must be read-only")
+			list = append(list, mountpoint{g.Target, g})
 		}
 	}
-	k.nothingMissing()
+	if socket := gateSocket(k.spec); socket != "" {
+		list = append(list, mountpoint{target: socket})
+	}
+	return append(list, mountpoint{target: initPath})
+}
+
+// mounts: nothing but what the Spec grants, each once and after what it stands in, and that
+// no wider.
+func (k *checker) mounts() {
+	points := k.mountpoints()
+	used, last := make([]bool, len(points)), -1
+	for i := range k.config.Mounts {
+		m := &k.config.Mounts[i]
+		field := "mounts " + m.Destination
+		at := -1
+		for j := range points {
+			if points[j].target == m.Destination && (at < 0 || used[at]) {
+				at = j
+			}
+		}
+		switch {
+		case at < 0:
+			k.wants(false, field, "the Spec has none there")
+			continue
+		case used[at]:
+			k.wants(false, field, "must stand there once: another could uncover what is to be covered")
+		case at < last:
+			k.wants(false, field, "must stand in the Spec's order")
+		}
+		used[at], last = true, max(last, at)
+		if granted := points[at].granted; granted != nil {
+			k.mount(m, granted, field)
+		} else {
+			k.own(m, field)
+		}
+	}
+	for at, is := range used {
+		k.wants(is, "mounts "+points[at].target, "is missing")
+	}
+}
+
+// mount: one that is for a mount of the Spec shows what that says, and no wider.
+func (k *checker) mount(m *specs.Mount, granted *spec.Mount, field string) {
+	has := func(option string) bool { return slices.Contains(m.Options, option) }
+	k.wants(has("nosuid"), field, "must be nosuid")
+	k.wants(!has("suid") && !has("dev") && !has("shared") && !has("rshared"), field, "has an option that opens it")
+	k.wants(has("nodev") || granted.Devices || granted.Kind == spec.Dev, field, "must be nodev")
+	noexec := slices.Contains([]spec.Kind{spec.Bind, spec.Private, spec.Tmpfs}, granted.Kind) && executing(k.spec, granted) == "noexec"
+	k.wants(!noexec || has("noexec") && !has("exec"), field, "must be noexec")
+	k.wants(len(m.UIDMappings) == 0 && len(m.GIDMappings) == 0, field, "must leave ids as they are where it comes from")
+	k.wants(!slices.ContainsFunc(m.Options, func(o string) bool { return !knownOption.MatchString(o) }), field, "has an option that is not known to be harmless")
+	if m.Type == "bind" {
+		k.wants(k.isSource(m.Source, granted) && has("rbind"), field, "must come from the bundle's source of what the Spec has there")
+		k.wants(isWritable(granted) || has("ro") && !has("rw"), field, "must be read-only")
+		return
+	}
+	want := k.freshType(m.Destination, granted)
+	k.wants(want != "", field, "must be a bind")
+	k.wants(want == "" || m.Type == want && m.Source == want, field, "must be a new %s", want)
+	k.wants(m.Type != "proc" || has("ro") && !has("rw"), field, "must be read-only")
+}
+
+// isSource says whether a path is that of the source that shows a mount of the Spec. A guard
+// makes what a name stands for, so none may stand for two.
+func (k *checker) isSource(path string, granted *spec.Mount) bool {
+	named := 0
+	is := false
+	for i := range k.sources {
+		s := &k.sources[i]
+		if s.Name != "" && path == filepath.Join(k.dir, sourceName, s.Name) {
+			named++
+			is = s.Mount == *granted
+		}
+	}
+	return named == 1 && is
+}
+
+// freshType is the kind of file system, with nothing of the host in it, that a mount of the
+// Spec must be if it is no bind; "" if it must be one, as it must where there is a source: that
+// may hold a limit.
+func (k *checker) freshType(target string, granted *spec.Mount) string {
+	switch {
+	case slices.ContainsFunc(k.sources, func(s Source) bool { return s.Name != "" && s.Mount == *granted }):
+		return ""
+	case granted.Kind == spec.Proc:
+		return "proc"
+	case granted.Kind == spec.Dev && target == "/dev/pts":
+		return "devpts"
+	case granted.Kind == spec.Dev || granted.Kind == spec.Tmpfs:
+		return "tmpfs"
+	}
+	return ""
 }
 
 // own looks at what is shown of Bailey's own.
-func (k *checker) own(m *specs.Mount) {
+func (k *checker) own(m *specs.Mount, field string) {
 	name := initName
 	if m.Destination != initPath {
 		name = gateName
 	}
-	want := ownMount("/", name, m.Destination)
-	k.wants(m.Type == want.Type && strings.HasSuffix(m.Source, want.Source) && slices.Equal(m.Options, want.Options),
-		"mounts "+m.Destination, "must be read-only, and what it is for")
-}
-
-// granted is the mount of the Spec that one of the bundle is for, or nil.
-func (k *checker) granted(m *specs.Mount) *spec.Mount {
-	for i := range k.spec.Mounts {
-		g := &k.spec.Mounts[i]
-		if g.Target == m.Destination || g.Kind == spec.Dev && (m.Destination == "/dev/pts" || m.Destination == "/dev/shm") {
-			return g
-		}
-	}
-	return nil
-}
-
-// nothingMissing: what protects and hides stands, and after what it stands in. Links are
-// no runtime's to mount; see PinLinks.
-func (k *checker) nothingMissing() {
-	last := -1
-	for i := range k.spec.Mounts {
-		g := &k.spec.Mounts[i]
-		if g.Link || g.Kind == spec.Dir || g.Kind == spec.Symlink || g.Kind == spec.Hide && spec.Covers("/proc", g.Target) {
-			continue
-		}
-		at := slices.IndexFunc(k.config.Mounts, func(m specs.Mount) bool { return m.Destination == g.Target })
-		k.wants(at >= 0, "mounts "+g.Target, "is missing")
-		k.wants(at < 0 || at > last, "mounts "+g.Target, "must stand in the Spec's order")
-		last = max(last, at)
-	}
+	k.wants(reflect.DeepEqual(*m, ownMount(k.dir, name, m.Destination)), field, "must be read-only, and what it is for")
 }
 
 func (k *checker) paths() {

@@ -58,6 +58,16 @@ func configure(t *testing.T) *specs.Spec {
 	return c
 }
 
+// checkExample checks a configuration that is to be the example's.
+func checkExample(t *testing.T, c *specs.Spec) error {
+	t.Helper()
+	_, sources, err := Compose(example(), exampleOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Check(c, sources, example(), exampleOptions())
+}
+
 // mountAt returns the mount at a path.
 func mountAt(c *specs.Spec, p string) *specs.Mount {
 	i := slices.IndexFunc(c.Mounts, func(m specs.Mount) bool { return m.Destination == p })
@@ -118,6 +128,18 @@ var weakenings = map[string]struct {
 		c.Mounts = slices.DeleteFunc(c.Mounts, func(m specs.Mount) bool { return m.Destination == "/etc/shadow" })
 	}, "mounts /etc/shadow"},
 	"a mount uncovered": {func(c *specs.Spec) { a, b := mountAt(c, "/etc"), mountAt(c, "/etc/shadow"); *a, *b = *b, *a }, "mounts"},
+	"a mount repeated": {func(c *specs.Spec) {
+		c.Mounts = slices.Insert(c.Mounts, len(c.Mounts)-1, *mountAt(c, "/home/u/project"))
+	}, "mounts /home/u/project: must stand there once"},
+	"a mount of another grant": {func(c *specs.Spec) {
+		mountAt(c, "/etc").Source = mountAt(c, "/home/u/project").Source
+	}, "mounts /etc: must come from"},
+	"a source of another bundle":      {func(c *specs.Spec) { m := mountAt(c, "/usr"); m.Source = "/home/u" + m.Source }, "mounts /usr: must come from"},
+	"another first process's program": {func(c *specs.Spec) { m := mountAt(c, initPath); m.Source = "/home/u" + m.Source }, "mounts " + initPath},
+	"processes where memory is": {func(c *specs.Spec) {
+		m := mountAt(c, "/tmp")
+		m.Type, m.Source, m.Options = "proc", "proc", []string{"nosuid", "nodev", "noexec", "ro"}
+	}, "mounts /tmp: must be a new tmpfs"},
 	"a writable system": {func(c *specs.Spec) { m := mountAt(c, "/usr"); m.Options = append(without(m.Options, "ro"), "rw") }, "mounts /usr"},
 	"both ro and rw":    {func(c *specs.Spec) { m := mountAt(c, "/usr"); m.Options = append(m.Options, "rw") }, "mounts /usr"},
 	"a writable protected directory": {func(c *specs.Spec) {
@@ -187,7 +209,7 @@ func TestABundleWeakenedInAnyFieldIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := configure(t)
 			w.weaken(c)
-			err := Check(c, example(), Runc)
+			err := checkExample(t, c)
 			if err == nil || !strings.Contains(err.Error(), w.field) {
 				t.Errorf("refused with %v, want %s named", err, w.field)
 			}
@@ -205,11 +227,11 @@ func TestTheSocketOfTheGateIsShownOnlyWhereTheSpecSaysSo(t *testing.T) {
 	if !slices.Contains(sources[0].Files, gated.Gate.Socket) {
 		t.Errorf("nothing to mount it on: %v", sources[0].Files)
 	}
-	if err := Check(c, example(), Runc); err == nil || !strings.Contains(err.Error(), gated.Gate.Socket) {
+	if err := checkExample(t, c); err == nil || !strings.Contains(err.Error(), gated.Gate.Socket) {
 		t.Errorf("a socket passed for a Spec without: %v", err)
 	}
 	mountAt(c, gated.Gate.Socket).Source = "/run/docker.sock"
-	if err := Check(c, gated, Runc); err == nil {
+	if err := Check(c, sources, gated, exampleOptions()); err == nil {
 		t.Error("another socket passed for the gate's")
 	}
 }
@@ -221,7 +243,7 @@ func TestTheHostsNetworkIsGivenOnlyToASpecThatSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(c, example(), Runc); err == nil {
+	if err := checkExample(t, c); err == nil {
 		t.Error("a bundle with the host's network passed for a Spec with none")
 	}
 }

@@ -105,7 +105,7 @@ func Config(s *spec.Spec, o Options) (*specs.Spec, []Source, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, sources, Check(c, s, o.Runtime)
+	return c, sources, Check(c, sources, s, o)
 }
 
 // Compose is Config for who says the same to somebody else than a runtime, and looks for

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,8 +21,12 @@ var harmless = map[string]string{
 	"Process.Args[]":                "the first process and its walls are held; what else it is told is the command",
 	"Process.Args[+]":               "the same",
 	"Linux.Seccomp.DefaultErrnoRet": "which error a refused call gets",
+	"Process.Args[ twice]":          "the same",
+	"Mounts[].Options[ twice]":      "it says the same",
 	"Linux.MaskedPaths[+]":          "one more is hidden",
+	"Linux.MaskedPaths[ twice]":     "it is hidden",
 	"Linux.ReadonlyPaths[+]":        "one more is read-only",
+	"Linux.ReadonlyPaths[ twice]":   "it is read-only",
 	"Linux.CgroupsPath":             "another name of the same kind",
 }
 
@@ -57,7 +63,8 @@ func changes(c *specs.Spec) (list []change) {
 				return
 			}
 			add("[-]", func(v reflect.Value) { v.Set(v.Slice(1, v.Len())) })
-			for i := range min(v.Len(), 4) {
+			for i := range walked(v) {
+				add(fmt.Sprintf("[%d twice]", i), func(v reflect.Value) { v.Set(reflect.Append(v, v.Index(i))) })
 				walk(fmt.Sprintf("%s[%d]", path, i), func(c *specs.Spec) reflect.Value { return at(c).Index(i) }, v.Index(i))
 			}
 		case reflect.Map:
@@ -71,6 +78,15 @@ func changes(c *specs.Spec) (list []change) {
 	}
 	walk("", func(c *specs.Spec) reflect.Value { return reflect.ValueOf(c).Elem() }, reflect.ValueOf(c).Elem())
 	return list
+}
+
+// walked is how many elements of a list are looked into: all mounts, and a few of what is
+// compared as a whole.
+func walked(list reflect.Value) int {
+	if list.Type() == reflect.TypeFor[[]specs.Mount]() {
+		return list.Len()
+	}
+	return min(list.Len(), 4)
 }
 
 // another is a value of a type that is not its zero.
@@ -122,11 +138,11 @@ func opensNothing(path string) bool {
 
 // bare is a path without the numbers in it.
 func bare(path string) string {
-	for i := range 10 {
-		path = strings.ReplaceAll(path, fmt.Sprintf("[%d]", i), "[]")
-	}
-	return path
+	return number.ReplaceAllString(path, "[$1]")
 }
+
+// number matches that of an element, and what is done to it.
+var number = regexp.MustCompile(`\[\d+( twice)?\]`)
 
 func TestAChangeOfAnyFieldIsRefused(t *testing.T) {
 	original, err := json.Marshal(configure(t))
@@ -142,7 +158,7 @@ func TestAChangeOfAnyFieldIsRefused(t *testing.T) {
 			continue // a runtime would see no difference
 		}
 		seen[bare(c.path)] = true
-		err = Check(config, example(), Runc)
+		err = checkExample(t, config)
 		switch {
 		case err == nil && !opensNothing(c.path):
 			t.Errorf("%s: a change passed", c.path)
@@ -157,9 +173,38 @@ func TestAChangeOfAnyFieldIsRefused(t *testing.T) {
 			t.Errorf("%s is said to be harmless, and is refused: %v", path, err)
 		}
 	}
-	for _, must := range []string{"Linux.NetDevices", "Mounts[].UIDMappings[+]", "Process.Cwd", "Linux.Seccomp.Syscalls[-]"} {
+	for _, must := range []string{"Linux.NetDevices", "Mounts[].UIDMappings[+]", "Process.Cwd", "Linux.Seccomp.Syscalls[-]", "Mounts[ twice]"} {
 		if !seen[must] {
 			t.Errorf("%s was not tried", must)
+		}
+	}
+}
+
+func TestAMountThatHasSomethingOfAnotherIsRefused(t *testing.T) {
+	original := configure(t)
+	_, sources, err := Compose(example(), exampleOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchanges := map[string]func(a, b *specs.Mount){
+		"source":          func(a, b *specs.Mount) { a.Source = b.Source },
+		"type and source": func(a, b *specs.Mount) { a.Type, a.Source = b.Type, b.Source },
+		"destination":     func(a, b *specs.Mount) { a.Destination = b.Destination },
+		"place":           func(a, b *specs.Mount) { *a, *b = *b, *a },
+	}
+	for name, exchange := range exchanges {
+		for i, a := range original.Mounts {
+			for j, b := range original.Mounts {
+				changed := *original
+				changed.Mounts = slices.Clone(original.Mounts)
+				exchange(&changed.Mounts[i], &changed.Mounts[j])
+				if reflect.DeepEqual(changed.Mounts, original.Mounts) {
+					continue
+				}
+				if err := Check(&changed, sources, example(), exampleOptions()); err == nil {
+					t.Errorf("the %s of %s passed for that of %s", name, b.Destination, a.Destination)
+				}
+			}
 		}
 	}
 }

@@ -9,7 +9,8 @@
 // The engine is a daemon, so a container would outlive whoever asked for it. A guard, a
 // process of its own, makes the container and everything it needs, and takes all of it
 // down when the command ends or when nobody is left at the other end of its socket. What
-// a guard leaves that was killed itself, the next one removes.
+// a guard leaves that was killed itself, whoever started it removes, and if that was killed
+// as well, the next start.
 //
 // An engine follows symbolic links in the paths it is given, and it knows no mounts that
 // change owners. So the guard opens what is granted itself, and mounts it in a directory

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -50,7 +51,7 @@ func (e *Engine) Name() string { return e.name }
 
 // Start starts the command of a Spec.
 func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
-	c := &command{name: s.Argv[0], control: -1, used: limits.Unknown()}
+	c := &command{engine: e, name: s.Argv[0], control: -1, used: limits.Unknown()}
 	if err := c.start(e, s, o); err != nil {
 		c.finish()
 		for _, f := range []*os.File{c.terminal, c.gate} {
@@ -66,6 +67,7 @@ func (e *Engine) Start(s *spec.Spec, o engine.Options) (engine.Command, error) {
 
 // command is a container that runs, seen through its guard.
 type command struct {
+	engine   *Engine
 	name     string
 	guard    int // process, or 0
 	terminal *os.File
@@ -257,7 +259,7 @@ func (c *command) Wait() native.State {
 }
 
 // finish tells the guard that nobody is left, and waits until it has taken everything
-// down.
+// down. If it was killed, this process does that in its place.
 func (c *command) finish() {
 	c.mu.Lock()
 	if c.control >= 0 {
@@ -272,9 +274,26 @@ func (c *command) finish() {
 	for {
 		var ws unix.WaitStatus
 		if _, err := unix.Wait4(c.guard, &ws, 0, nil); err != unix.EINTR {
+			if err == nil && ws.Signaled() {
+				c.engine.sweep()
+			}
 			return
 		}
 	}
+}
+
+// sweep removes what guards have left that were killed. Where the engine does not answer, the
+// next start does it.
+func (e *Engine) sweep() {
+	api, err := e.connect()
+	if err != nil {
+		return
+	}
+	defer api.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	(&keeper{api: api}).sweepContainers(ctx)
+	sweepStages()
 }
 
 func (c *command) Signal(sig unix.Signal) error {

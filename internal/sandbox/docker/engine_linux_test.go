@@ -169,7 +169,8 @@ func TestContainersOfAnEngine(t *testing.T) {
 		"streams are apart":               apart,
 		"a reader that has gone is told":  brokenPipe,
 		"a killed bailey leaves nothing":  killBailey,
-		"what a killed guard leaves":      killGuard,
+		"a killed guard leaves nothing":   killGuard,
+		"what both leave that are killed": killBoth,
 		"the environment is exactly that": environment,
 		"links are not followed":          links,
 		"the root directory":              rootDirectory,
@@ -242,14 +243,40 @@ func killBailey(p *place) {
 	p.wantNothingLeft()
 }
 
-// killGuard: what is left when both are killed is removed by the next start.
+// killGuard: the guard's container does not run on without it.
 func killGuard(p *place) {
 	c := p.command("sh", "-c", "echo ready; sleep 1000")
 	p.wait(c)
 	if err := unix.Kill(p.guardOf(c), unix.SIGKILL); err != nil {
 		p.Fatal(err)
 	}
+	if err := c.Wait(); err == nil {
+		p.Error("the command is said to have ended well")
+	}
+	p.wantNothingLeft()
+}
+
+// killBoth: what is left when both are killed is removed by the next start.
+func killBoth(p *place) {
+	c := p.command("sh", "-c", "echo ready; sleep 1000")
+	p.wait(c)
+	pid := p.guardOf(c)
+	guard, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer func() { _ = unix.Close(guard) }()
+	for _, kill := range []func() error{
+		func() error { return unix.Kill(pid, unix.SIGSTOP) },
+		c.Process.Kill,
+		func() error { return unix.Kill(pid, unix.SIGKILL) },
+	} {
+		if err := kill(); err != nil {
+			p.Fatal(err)
+		}
+	}
 	_ = c.Wait()
+	p.ended(guard)
 	if containers, stages := p.left(); len(containers) == 0 || len(stages) == 0 {
 		p.Errorf("control: containers %q, stages %q, so there is nothing to remove", containers, stages)
 	}
@@ -369,9 +396,11 @@ func TestOwnersAreToldApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ended, dead := endedOwner(t)
 	parts := strings.Split(own, "-")
 	for owner, want := range map[string]bool{
 		own:                              false,
+		ended:                            true,  // and nobody has taken it in
 		parts[0] + "-" + parts[1] + "-1": true,  // the number was given to another
 		parts[0] + "-4194304-1":          true,  // beyond any number there is
 		"1-4194304-1":                    false, // of another namespace
@@ -384,4 +413,29 @@ func TestOwnersAreToldApart(t *testing.T) {
 			t.Errorf("%q: got %v", owner, got)
 		}
 	}
+	if err := dead.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// endedOwner is a process that has ended, and still is there for Wait.
+func endedOwner(t *testing.T) (string, *exec.Cmd) {
+	t.Helper()
+	c := exec.Command("cat")
+	in, err := c.StdinPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := ownerName(c.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Close()
+	if err := unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	return owner, c
 }

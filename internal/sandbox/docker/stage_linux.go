@@ -32,7 +32,8 @@ func ownerName(pid int) (string, error) {
 }
 
 // beganAt is when a process began, in the kernel's ticks: the twenty-second field of its
-// stat file, counted after the name, which may hold anything.
+// stat file, counted after the name, which may hold anything. One that has ended is none, also
+// while nobody has taken it in.
 func beganAt(pid int) (string, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -43,6 +44,9 @@ func beganAt(pid int) (string, error) {
 	const field = 22 - 3
 	if len(fields) <= field {
 		return "", errors.New("the kernel's description of a process is too short")
+	}
+	if fields[0] == "Z" {
+		return "", os.ErrNotExist
 	}
 	return fields[field], nil
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +14,8 @@ type Invariant struct {
 	// Properties of the suite that try it with every runtime.
 	Properties []string
 	// Walls hold it, by runtime. Where several runtimes have the same walls, the name
-	// of a family stands for them; see families.
+	// of a family stands for them; see families. What is said of a runtime by its own name
+	// comes first.
 	Walls map[string]string
 	// Tests prove it besides, as "package.Test", by the package's directory below internal.
 	Tests []string
@@ -24,6 +26,11 @@ var families = map[string]string{
 	"native": "native", "landlock": "landlock", "bwrap": "native",
 	"runc": "container", "crun": "container", "docker": "container",
 	"gvisor": "gvisor", "docker+runsc": "gvisor",
+}
+
+// wall is what holds it with a runtime.
+func (inv *Invariant) wall(runtime string) string {
+	return cmp.Or(inv.Walls[runtime], inv.Walls[families[runtime]])
 }
 
 // Invariants are what is promised.
@@ -39,10 +46,13 @@ var invariants = []Invariant{
 			"container": "a bundle's root directory of nothing but the grants, each opened without following links; mounts read-only, `nosuid`, `nodev`, " +
 				"`noexec` where nothing is to be executed; Landlock with the same grants, which the command puts up before it is executed",
 			"gvisor": "the same mounts, seen through gVisor's own file system; the host's kernel gets no path from the command",
+			"docker": "a read-only image of nothing but links and empty directories, and mounts of nothing but the grants, each opened without following links by Bailey and not by the engine; " +
+				"read-only, `nosuid`, `nodev`, `noexec` where nothing is to be executed, which the first process looks at; Landlock with the same grants, which the command puts up before it is executed",
+			"docker+runsc": "the same mounts as with docker, seen through gVisor's own file system; the host's kernel gets no path from the command",
 		},
 		Tests: []string{
 			"escape.TestNothingIsWrittenOutsideTheGrant", "escape.TestSecretsOfTheHomeAreNotRead", "escape.TestSharedDirectoriesOfTheHostAreOutOfReach",
-			"sandbox/oci.TestABundleWeakenedInAnyFieldIsRefused", "sandbox/oci.TestAChangeOfAnyFieldIsRefused",
+			"sandbox/oci.TestABundleWeakenedInAnyFieldIsRefused", "sandbox/oci.TestAChangeOfAnyFieldIsRefused", "sandbox/oci.TestAMountThatHasSomethingOfAnotherIsRefused",
 		},
 	},
 	{
@@ -75,8 +85,12 @@ var invariants = []Invariant{
 			"landlock":  "an allow-list of variables; all descriptors but the streams are closed first",
 			"container": "the same list, and `Check` compares the bundle's with it; a stream that is a file is copied through a pipe",
 			"gvisor":    "the same list, and `Check` compares the bundle's with it; a stream that is a file is copied through a pipe",
+			"docker": "the same list, which the first process reads from a file that the command cannot write; nothing of the environment that the engine gives that process is passed on; " +
+				"streams go through the engine",
+			"docker+runsc": "the same list, which the first process reads from a file that the command cannot write; nothing of the environment that the engine gives that process is passed on; " +
+				"streams go through the engine",
 		},
-		Tests: []string{"escape.TestOnlyStreamsAreInherited", "escape.TestDirectoryAsStreamIsRefused", "sandbox/oci.TestAStreamIsNotOpenedForMore"},
+		Tests: []string{"escape.TestOnlyStreamsAreInherited", "escape.TestDirectoryAsStreamIsRefused", "sandbox/oci.TestAStreamIsNotOpenedForMore", "sandbox/docker.TestContainersOfAnEngine"},
 	},
 	{
 		Name:       "The network is closed, or leads through the gate",
@@ -86,6 +100,8 @@ var invariants = []Invariant{
 			"landlock":  "Landlock's rules for TCP and scope for abstract sockets; seccomp refuses what those do not cover",
 			"container": "a network namespace with nothing but loopback; listeners in it that the gate serves from outside",
 			"gvisor":    "`--network=none`: gVisor has no interface, and opens no socket of the host; the gate by a unix socket with `--host-uds=open`",
+			"docker+runsc": "a network namespace with nothing but loopback; an engine that calls `runsc` with `--network=host` is refused for it; the gate by a unix socket, " +
+				"if the engine calls `runsc` with `--host-uds=open`",
 		},
 		Tests: []string{"escape.TestHostIsNotReachedByAddress", "escape.TestAbstractSocketsOfTheHostAreOutOfReach", "escape.TestNoPacketLeavesByAddress", "escape.TestEgressSocketLetsOutWhatIsGrantedOnly", "sandbox/oci.TestTheGateIsReachedAtItsSocket", "sandbox/oci.TestTheGateIsReachedAtItsPorts", "sandbox/oci.TestTheHostsNetworkIsGivenOnlyToASpecThatSaysSo"},
 	},
@@ -93,10 +109,11 @@ var invariants = []Invariant{
 		Name:       "Unix sockets of the host are reached only where they are granted",
 		Properties: []string{"unix sockets of the host are reached only where they are granted"},
 		Walls: map[string]string{
-			"native":    "the broker decides each connection by the socket's path",
-			"landlock":  "nobody could tell sockets apart, so it is refused",
-			"container": "the broker decides each connection by the socket's path, and makes it as the command's user",
-			"gvisor":    "`--host-uds=none`, and seccomp; with `allowAllUnixSockets` what the mounts show",
+			"native":       "the broker decides each connection by the socket's path",
+			"landlock":     "nobody could tell sockets apart, so it is refused",
+			"container":    "the broker decides each connection by the socket's path, and makes it as the command's user",
+			"gvisor":       "`--host-uds=none`, and seccomp; with `allowAllUnixSockets` what the mounts show",
+			"docker+runsc": "seccomp: there are none but connected pairs; with `allowAllUnixSockets` what the mounts show, as far as the engine calls `runsc` with `--host-uds`",
 		},
 		Tests: []string{"escape.TestPathnameSocketsOfTheHostAreOutOfReach", "escape.TestSocketOfTheHostInTheProjectIsNotReached", "escape.TestNoOtherSocketGetsTheNameOfAnAllowedOne", "sandbox/oci.TestTheSocketOfTheGateIsShownOnlyWhereTheSpecSaysSo"},
 	},
@@ -108,6 +125,7 @@ var invariants = []Invariant{
 			"landlock":  "Landlock's scope for signals and its rule about tracing",
 			"container": "two process namespaces, one in the other; process 1 has no privileges and cannot be traced; Landlock's scope for signals",
 			"gvisor":    "processes are gVisor's own, and have no number at the host; no `ptrace`",
+			"docker":    "a process namespace of the container's; process 1 has no privileges and cannot be traced; Landlock's scope for signals",
 		},
 		Tests: []string{"escape.TestProcessesOutsideCannotBeInspected", "escape.TestSignalsDoNotReachTheHost", "sandbox/oci.TestOnlyGvisorHasNoTracers"},
 	},
@@ -119,8 +137,11 @@ var invariants = []Invariant{
 			"landlock":  "five empty sets of capabilities; no_new_privs; seccomp",
 			"container": "root inside is nobody outside, and the command is not root inside if the caller is; five empty sets; no_new_privs; seccomp; masked and read-only paths of `/proc`",
 			"gvisor":    "the same, towards gVisor's kernel; towards the host's, gVisor itself is without privileges and behind a filter of its own",
+			"docker": "no user namespace: the command is nobody (65534), inside and outside, and so is process 1; five empty sets of capabilities; no_new_privs; seccomp; " +
+				"masked and read-only paths of `/proc`, and all of `/sys` masked",
+			"docker+runsc": "the same as with docker, towards gVisor's kernel; towards the host's, gVisor is behind a filter of its own",
 		},
-		Tests: []string{"escape.TestSetuidProgramGainsNothing", "escape.TestFileCapabilitiesGainNothing", "escape.TestNoNewNamespaces", "escape.TestMachineIsNotConfigured", "escape.TestMountsAreNotChanged", "escape.TestDeviceNodesAreNeitherMadeNorOpened", "sandbox/oci.TestNobodyInsideIsRootOutside"},
+		Tests: []string{"escape.TestSetuidProgramGainsNothing", "escape.TestFileCapabilitiesGainNothing", "escape.TestNoNewNamespaces", "escape.TestMachineIsNotConfigured", "escape.TestMountsAreNotChanged", "escape.TestDeviceNodesAreNeitherMadeNorOpened", "sandbox/oci.TestNobodyInsideIsRootOutside", "sandbox/docker.TestWeakenedContainerIsRefused"},
 	},
 	{
 		Name:       "Parts of the kernel that no command needs are out of reach",
@@ -137,10 +158,12 @@ var invariants = []Invariant{
 		Name:       "Limits hold for everything in the sandbox together",
 		Properties: []string{"a limit of memory", "a limit of processes", "a limit of disk", "a limit of open files", "a limit of time"},
 		Walls: map[string]string{
-			"native":    "control groups, delegated ones for an ordinary user; file systems in memory of a size; rlimits",
-			"landlock":  "rlimits; what needs a control group is refused",
-			"container": "the runtime's control group, for root; rlimits",
-			"gvisor":    "the runtime's control group around gVisor and the command together, for root; rlimits",
+			"native":       "control groups, delegated ones for an ordinary user; file systems in memory of a size; rlimits",
+			"landlock":     "rlimits; what needs a control group is refused",
+			"container":    "the runtime's control group, for root; rlimits",
+			"gvisor":       "the runtime's control group around gVisor and the command together, for root; rlimits",
+			"docker":       "the engine's control group; rlimits",
+			"docker+runsc": "the engine's control group around gVisor and the command together; rlimits",
 		},
 		Tests: []string{"limits.TestMemoryIsHeld", "limits.TestProcessorTimeIsHeld", "limits.TestProcessesAreHeld", "limits.TestALimitThatCannotBeHeldIsNamed"},
 	},
@@ -150,11 +173,14 @@ var invariants = []Invariant{
 		Walls: map[string]string{
 			"native":    "the process namespace ends with process 1, which dies with the launcher's thread",
 			"landlock":  "processes are ended one by one, as long as Bailey lives",
-			"container": "a guard is process 1 of a namespace around the runtime and everything it started; it dies with its parent. Docker's container is removed by a guard of its own",
-			"gvisor":    "a guard is process 1 of a namespace around gVisor and everything it started; it dies with its parent. Docker's container is removed by a guard of its own",
+			"container": "a guard is process 1 of a namespace around the runtime and everything it started; it dies with its parent",
+			"gvisor":    "a guard is process 1 of a namespace around gVisor and everything it started; it dies with its parent",
+			"docker": "the container is the engine's: a guard, a process of its own, removes it when the command ends and when `bailey` is gone, and `bailey` does if the guard is killed; " +
+				"if both are, the next start does",
+			"docker+runsc": "as with docker",
 		},
 		Tests: []string{
-			"escape.TestDaemonDoesNotOutliveTheSandbox", "escape.TestDaemonDiesWithItsLauncher", "sandbox/oci.TestNothingOutlivesAKilledKeeper", "sandbox/oci.TestAPooledCommandEndsWithItsClient", "sandbox/oci.TestGroupsOfAKilledOwnerAreSwept",
+			"escape.TestDaemonDoesNotOutliveTheSandbox", "escape.TestDaemonDiesWithItsLauncher", "sandbox/oci.TestNothingOutlivesAKilledKeeper", "sandbox/oci.TestAPooledCommandEndsWithItsClient", "sandbox/oci.TestGroupsOfAKilledOwnerAreSwept", "sandbox/docker.TestContainersOfAnEngine",
 		},
 	},
 	{
@@ -165,6 +191,7 @@ var invariants = []Invariant{
 			"landlock":  "a terminal of the sandbox's own, and a session of its own; seccomp refuses `TIOCSTI` and `TIOCLINUX`",
 			"container": "a terminal that the runtime makes, and a session of its own; the same filter",
 			"gvisor":    "a terminal that gVisor makes; the same filter",
+			"docker":    "a terminal that the engine makes, and a session of its own; the same filter", "docker+runsc": "a terminal that gVisor makes; the same filter",
 		},
 		Tests: []string{"escape.TestNothingIsTypedIntoTheCallersTerminal", "escape.TestCommandKeepsTheTerminalToItself", "sandbox/oci.TestNothingIsTypedWhateverTheUpperHalfOfARequestIs"},
 	},
@@ -174,8 +201,9 @@ var invariants = []Invariant{
 		Walls: map[string]string{
 			"native":    "nothing is built beforehand",
 			"landlock":  "nothing is built beforehand",
-			"container": "the same bundle through the same `Check`; found by a hash of all that is decided, and given to one command; Docker builds nothing beforehand",
-			"gvisor":    "the same bundle through the same `Check`; found by a hash of all that is decided, and given to one command; Docker builds nothing beforehand",
+			"container": "the same bundle through the same `Check`; found by a hash of all that is decided, and given to one command",
+			"gvisor":    "the same bundle through the same `Check`; found by a hash of all that is decided, and given to one command",
+			"docker":    "nothing is built beforehand", "docker+runsc": "nothing is built beforehand",
 		},
 		Tests: []string{
 			"sandbox/oci.TestASandboxThatWaitedIsLikeOneThatWasBuilt", "sandbox/oci.TestASandboxThatWaitedWasUsedByNobody", "sandbox/oci.TestAReplacedFileIsSeen",
@@ -206,7 +234,7 @@ func Posture(invariants []Invariant, runtimes []string, page map[string]Seen) st
 	for _, inv := range invariants {
 		b.WriteString("\n## " + inv.Name + "\n\n| runtime | wall | seen |\n|---|---|---|\n")
 		for _, runtime := range runtimes {
-			b.WriteString("| " + runtime + " | " + inv.Walls[families[runtime]] + " | " + inv.outcome(runtime, page) + " |\n")
+			b.WriteString("| " + runtime + " | " + inv.wall(runtime) + " | " + inv.outcome(runtime, page) + " |\n")
 		}
 		if len(inv.Properties) > 0 {
 			b.WriteString("\nProperties: " + strings.Join(inv.Properties, "; ") + ".\n")

@@ -221,7 +221,7 @@ type Sandbox struct {
 	Runtime string `protobuf:"bytes,7,opt,name=runtime,proto3" json:"runtime,omitempty"`
 	// codebase_id is the codebase it was made from, if any.
 	CodebaseId string `protobuf:"bytes,8,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
-	// image is empty: sandboxes of the server are not made from images.
+	// image is the OCI image it was made from, if any.
 	Image string `protobuf:"bytes,9,opt,name=image,proto3" json:"image,omitempty"`
 	// resources are the limits that hold.
 	Resources *Resources `protobuf:"bytes,10,opt,name=resources,proto3" json:"resources,omitempty"`

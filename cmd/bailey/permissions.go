@@ -47,6 +47,17 @@ func fromPermissions(f *finding.Finding, s *spec.Spec, origins policy.Origins) e
 	return nil
 }
 
+// whereRule returns the place of a path permission that a mount holds.
+func whereRule(reason string, p *policy.Policy) string {
+	for i, r := range slices.Backward(p.Workspace.Rules) {
+		granted, err := pathrule.Parse(r.Permission)
+		if err == nil && spec.RuleReason(pathrule.Rule{Pattern: r.Pattern, Permission: granted}) == reason {
+			return p.Origins[policy.Origin{Key: "workspace.rules", Entry: strconv.Itoa(i)}].String()
+		}
+	}
+	return ""
+}
+
 // fromLinks adds that other names of a file count as well.
 func fromLinks(f *finding.Finding, r *spec.Rules, granted pathrule.Permission) {
 	var st unix.Stat_t

@@ -127,12 +127,28 @@ func TestPathPermissionsThatAreSubtreesNeedNoView(t *testing.T) {
 	}
 	b.write("ro/f", "f", 0o644)
 	b.write("none/f", "f", 0o644)
+	b.write("none/pub/f", "f", 0o644)
 	const rules = `{"workspace": {"rules": [{"pattern": "ro", "permission": "read"}, {"pattern": "none", "permission": "none"}]}}`
 	b.run("-q", "--policy", rules, "-c", "cat ro/f; grep -c fuse /proc/self/mounts").want(t, 1, "f0\n", "")
 	for _, line := range []string{"echo > ro/f", "cat none/f", "ls none", "mv ro x", "mv none x"} {
 		if got := b.run("-q", "--policy", rules, "-c", line); got.status == 0 {
 			t.Errorf("%s: got %+v", line, got)
 		}
+	}
+	// What is written to a hidden directory would be lost, so nothing can be.
+	way := strings.Replace(rules, "]}}", `, {"pattern": "none/pub", "permission": "read"}]}}`, 1)
+	b.run("-q", "--policy", way, "-c", "ls none; cat none/pub/f").want(t, 0, "pub\nf", "")
+	for _, line := range []string{"echo > none/new", "chmod 777 none", "mkdir none/new", "cat none/f", "echo > none/pub/f"} {
+		if got := b.run("-q", "--policy", way, "-c", line); got.status == 0 {
+			t.Errorf("%s: got %+v", line, got)
+		}
+	}
+	for path, want := range map[string]string{
+		"none":       "is hidden, and shows only the way to what is granted below it\n  by  workspace.rules none (none)\n  at  --policy:1:67\n  to change it: another workspace.rules\n",
+		"none/f":     "does not exist inside\n  by  workspace.rules none (none)\n  at  --policy:1:67\n  to change it: another workspace.rules\n",
+		"none/pub/f": "can be read\n  by  workspace.rules none/pub (read)\n  at  --policy:1:110\n  to change it: another workspace.rules\n",
+	} {
+		b.run("-q", "--policy", way, "explain", "path", path).want(t, 0, filepath.Join(b.dir, path)+" "+want, "")
 	}
 }
 

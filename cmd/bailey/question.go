@@ -114,7 +114,7 @@ func findPath(name string, manager *sandbox.Manager, s *spec.Spec) (finding.Find
 	if s.Image == nil {
 		fromHost(&f, s, manager.Loaded().Policy.Network.AllowUnixSockets)
 	}
-	f.Where = whereIs(f.Rule, origins)
+	f.Where = cmp.Or(whereIs(f.Rule, origins), whereRule(f.Rule, &manager.Loaded().Policy))
 	return f, fromPermissions(&f, s, origins)
 }
 
@@ -140,7 +140,11 @@ func fromMount(f *finding.Finding, access spec.Access, m *spec.Mount, holdsGrant
 	case m == nil || m.Kind == spec.Dir:
 		f.Verdict, f.Rule, f.Fix = "does not exist inside", "no rule grants it", showIt+f.Subject
 	case m.Kind == spec.Hide:
-		f.Verdict, f.Rule = "is hidden", m.Why
+		f.Verdict, f.Rule, f.Fix = "is hidden", m.Why, ruleFix(m)
+	case m.Way && f.Subject == m.Target:
+		f.Verdict, f.Rule, f.Fix = "is hidden, and shows only the way to what is granted below it", m.Why, ruleFix(m)
+	case m.Way:
+		f.Verdict, f.Rule, f.Fix = "does not exist inside", m.Why, ruleFix(m)
 	case m.Kind == spec.Tmpfs && (holdsGrants || m.Target == f.Subject):
 		f.Verdict, f.Rule, f.Fix = "holds nothing but what is granted below it; what is written there is forgotten", m.Why, showIt+f.Subject
 	case m.Kind == spec.Tmpfs:
@@ -150,11 +154,19 @@ func fromMount(f *finding.Finding, access spec.Access, m *spec.Mount, holdsGrant
 	case access == spec.AccessPrivate:
 		f.Allowed, f.Verdict, f.Rule = true, "can be read; what is written is forgotten", m.Why
 	default:
-		f.Allowed, f.Verdict, f.Rule = true, "can be read", m.Why
-		if !strings.HasPrefix(m.Why, "filesystem.denyWrite ") && !strings.HasPrefix(m.Why, "protected ") {
+		f.Allowed, f.Verdict, f.Rule, f.Fix = true, "can be read", m.Why, ruleFix(m)
+		if f.Fix == "" && !strings.HasPrefix(m.Why, "filesystem.denyWrite ") && !strings.HasPrefix(m.Why, "protected ") {
 			f.Fix = "to write it: --allow-write " + f.Subject
 		}
 	}
+}
+
+// ruleFix is what changes what a path permission takes away: no grant does.
+func ruleFix(m *spec.Mount) string {
+	if strings.HasPrefix(m.Why, "workspace.rules ") {
+		return "another workspace.rules"
+	}
+	return ""
 }
 
 // fromOwn finds what is in /proc and /dev, which are not the host's.

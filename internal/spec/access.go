@@ -215,7 +215,8 @@ func (c *compiler) insisted(protected, p string) bool {
 
 // Access says what a path is inside the sandbox, and which mount decides it;
 // nil if nothing is mounted there. A path in a Tmpfs is Private: it can be
-// written, and shows nothing of the host.
+// written, and shows nothing of the host. In one that is only a way there is
+// nothing.
 func (s *Spec) Access(p string) (Access, *Mount) {
 	var best *Mount
 	for i := range s.Mounts {
@@ -237,8 +238,12 @@ func (m *Mount) access() Access {
 			return AccessWrite
 		}
 		return AccessRead
-	case Private, Tmpfs:
+	case Private:
 		return AccessPrivate
+	case Tmpfs:
+		if !m.Way {
+			return AccessPrivate
+		}
 	case Proc:
 		return AccessRead
 	case Dev:

@@ -37,10 +37,10 @@ func Explain(w io.Writer, s *Spec) error {
 	written := func(m *Mount) bool { return m.Kind == Bind && m.Write && m.Why != "pin" }
 	section("can be written", mountRows(s, func(m *Mount) bool { return written(m) && !s.Overlay.Covers(m.Source) }))
 	section("can be written in an overlay, and stays as it is until that is applied", mountRows(s, func(m *Mount) bool { return written(m) && s.Overlay.Covers(m.Source) }))
-	section("can be written, and is forgotten afterwards", mountRows(s, func(m *Mount) bool { return m.Kind == Private || m.Kind == Tmpfs }))
+	section("can be written, and is forgotten afterwards", mountRows(s, func(m *Mount) bool { return m.access() == AccessPrivate }))
 	section("can be read", mountRows(s, func(m *Mount) bool { return m.Kind == Bind && !m.Write && !isProtection(m) }))
 	section("is protected from writing", mountRows(s, isProtection))
-	section("is hidden", mountRows(s, func(m *Mount) bool { return m.Kind == Hide }))
+	section("is hidden", mountRows(s, func(m *Mount) bool { return m.Kind == Hide || m.Way }))
 	section("has permissions by path", permissionRows(s.Rules))
 	section("network", networkRows(s))
 	section("environment", envRows(s))

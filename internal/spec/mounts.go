@@ -202,7 +202,7 @@ func (b *builder) conceal(p *point, later []point) {
 		}
 		if q.access != AccessNone || q.base != nil {
 			// Something below it is granted, which needs a directory to stand in.
-			m = Mount{Kind: Tmpfs, Target: p.path, Why: m.Why}
+			m = Mount{Kind: Tmpfs, Target: p.path, Way: true, Why: m.Why}
 			break
 		}
 	}

@@ -42,7 +42,7 @@ func TestRulesThatAreSubtreesAreMounts(t *testing.T) {
 	}{
 		{"everything", []string{"**", "read"}, map[string]Access{"/home/u/p": AccessRead, "/home/u/p/src/a.go": AccessRead}},
 		{"hidden", []string{"secret", "none"}, map[string]Access{"/home/u/p": AccessWrite, "/home/u/p/secret/pub/ok": AccessNone}},
-		{"hidden, and a part of it not", []string{"secret", "none", "secret/pub", "read"}, map[string]Access{"/home/u/p/secret/other": AccessPrivate, "/home/u/p/secret/pub/ok": AccessRead}},
+		{"hidden, and a part of it not", []string{"secret", "none", "secret/pub", "read"}, map[string]Access{"/home/u/p/secret/other": AccessNone, "/home/u/p/secret/pub/ok": AccessRead}},
 		{"read-only", []string{"src/gen", "read"}, map[string]Access{"/home/u/p/src/a.go": AccessWrite, "/home/u/p/src/gen/x": AccessRead}},
 		{"several", []string{"{docs,src/gen}", "read"}, map[string]Access{"/home/u/p/docs/a.md": AccessRead, "/home/u/p/src/gen": AccessRead, "/home/u/p/src": AccessWrite}},
 		{"full access", []string{"**", "write"}, map[string]Access{"/home/u/p/docs": AccessWrite}},

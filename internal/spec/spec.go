@@ -214,6 +214,10 @@ type Mount struct {
 	Devices bool `json:"devices,omitempty"`
 	// Mode is the permission of a Dir or Tmpfs, 0755 if zero.
 	Mode uint32 `json:"mode,omitempty"`
+	// Way says that a Tmpfs stands in the place of something hidden, and only leads
+	// to the mounts in it. It is read-only once those are made: what is written
+	// there would look kept, and be lost.
+	Way bool `json:"way,omitempty"`
 	// Why names the rule this comes from, for explain: "filesystem.allowRead
 	// /usr", "protected .git/hooks", "pin".
 	Why string `json:"why,omitempty"`

@@ -142,6 +142,11 @@ func Arguments(s *spec.Spec, mounts []spec.Mount) []string {
 	for i := range mounts {
 		a.mount(&mounts[i])
 	}
+	for i := range mounts {
+		if mounts[i].Way { // what is in it stands by now
+			a.add("--remount-ro", mounts[i].Target)
+		}
+	}
 	return a.list
 }
 

@@ -80,6 +80,18 @@ func TestEveryArgumentListHasItsWalls(t *testing.T) {
 	}
 }
 
+func TestWaysAreReadOnlyOnceTheyLeadSomewhere(t *testing.T) {
+	list := Arguments(&spec.Spec{}, []spec.Mount{
+		{Kind: spec.Bind, Source: "/srv", Target: "/srv"},
+		{Kind: spec.Tmpfs, Target: "/srv/secret", Way: true},
+		{Kind: spec.Bind, Source: "/srv/secret/pub", Target: "/srv/secret/pub"},
+		{Kind: spec.Tmpfs, Target: "/tmp", Mode: 0o1777},
+	})
+	if got, want := list[len(list)-2:], []string{"--remount-ro", "/srv/secret"}; !slices.Equal(got, want) {
+		t.Errorf("the list ends with %q, want %q", got, want)
+	}
+}
+
 func TestWhatCannotBeHeldIsRefusedByItsKey(t *testing.T) {
 	for _, test := range []struct {
 		key  string

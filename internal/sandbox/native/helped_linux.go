@@ -602,20 +602,22 @@ func Divide(name string, s *spec.Spec) (outer, inner []spec.Mount, err error) {
 		})
 	}
 	outer = layerMounts(s.Overlay)
+	covered := make(map[string]bool) // by a directory in memory that process 1 makes
 	for i := range s.Mounts {
 		m := s.Mounts[i]
 		over := coveringMount(s.Mounts[:i], m.Target)
-		within := over != nil && (over.Kind == spec.Private || over.Kind == spec.Bind && over.Write)
+		within := over != nil && (over.Kind == spec.Private || over.Kind == spec.Bind && over.Write || covered[over.Target])
 		shows := m.Kind == spec.Bind || m.Kind == spec.Private
 		switch {
 		case shows && s.Overlay.Covers(m.Source):
 			inner = append(inner, m) // taken from there
-		case within && shows && (over.Kind == spec.Private || over.Source+strings.TrimPrefix(m.Target, over.Target) != m.Source):
+		case within && shows && (over.Kind != spec.Bind || over.Source+strings.TrimPrefix(m.Target, over.Target) != m.Source):
 			refuse(&m)
 		case within:
 			if shows {
 				m.Source = m.Target
 			}
+			covered[m.Target] = m.Kind == spec.Tmpfs
 			inner = append(inner, m)
 		case m.Kind == spec.Private:
 			outer = append(outer, spec.Mount{Kind: spec.Bind, Source: m.Source, Target: m.Target, Why: m.Why})

@@ -51,6 +51,9 @@ func TestHelperRefusesWhatItCannotShow(t *testing.T) {
 		mounts []spec.Mount
 	}{
 		{"another directory in a grant", []spec.Mount{grant, {Kind: spec.Bind, Source: "/q", Target: "/p/q", Why: "filesystem.allowRead /q"}}},
+		{"a grant in what is hidden in another", []spec.Mount{
+			grant, {Kind: spec.Tmpfs, Target: "/p/s", Way: true}, {Kind: spec.Bind, Source: "/p/s/q", Target: "/p/s/q", Why: "filesystem.allowRead /p/s/q"},
+		}},
 		{"a grant in a private directory", []spec.Mount{private, {Kind: spec.Bind, Source: "/c/q", Target: "/c/q", Why: "filesystem.allowRead /c/q"}}},
 		{"a private directory in another", []spec.Mount{private, {Kind: spec.Private, Source: "/c/q", Target: "/c/q", Why: "filesystem.allowRead /c/q"}}},
 	} {

@@ -336,6 +336,14 @@ func (b *builder) mounts(list []spec.Mount, over *spec.Overlay) {
 			b.hide(m)
 		}
 	}
+	for i := range list {
+		if m := &list[i]; m.Way { // what is in it stands by now
+			b.begin(WallMount, "make read-only", m.Target, "")
+			at := b.open(unix.AT_FDCWD, m.Target)
+			b.setattrAt(from(at), "", unix.AT_EMPTY_PATH, unix.MOUNT_ATTR_RDONLY)
+			b.call(unix.SYS_CLOSE, from(at))
+		}
+	}
 	b.begin(WallMount, "make read-only", "/", "")
 	b.setattrPath("/", unix.MOUNT_ATTR_RDONLY)
 }

@@ -29,6 +29,8 @@ func example() *spec.Spec {
 			{Kind: spec.Private, Target: "/home/u/.cache/go-build", Source: "/home/u/.cache/go-build"},
 			{Kind: spec.Bind, Target: "/home/u/project", Source: "/home/u/project", Write: true},
 			{Kind: spec.Bind, Target: "/home/u/project/.git/hooks", Source: "/home/u/project/.git/hooks"},
+			{Kind: spec.Tmpfs, Target: "/home/u/project/secret", Way: true},
+			{Kind: spec.Bind, Target: "/home/u/project/secret/pub", Source: "/home/u/project/secret/pub"},
 			{Kind: spec.Proc, Target: "/proc"},
 			{Kind: spec.Hide, Target: "/proc/timer_list", Source: "file", File: true},
 			{Kind: spec.Dir, Target: "/run"},
@@ -146,6 +148,10 @@ var weakenings = map[string]struct {
 		m := mountAt(c, "/home/u/project/.git/hooks")
 		m.Options = without(m.Options, "ro")
 	}, "hooks"},
+	"a writable way": {func(c *specs.Spec) {
+		m := mountAt(c, "/home/u/project/secret")
+		m.Options = append(without(m.Options, "ro"), "rw")
+	}, "secret"},
 	"a writable proc":               {func(c *specs.Spec) { m := mountAt(c, "/proc"); m.Options = without(m.Options, "ro") }, "mounts /proc"},
 	"setuid programs":               {func(c *specs.Spec) { m := mountAt(c, "/usr"); m.Options = without(m.Options, "nosuid") }, "must be nosuid"},
 	"devices":                       {func(c *specs.Spec) { m := mountAt(c, "/home/u/project"); m.Options = without(m.Options, "nodev") }, "must be nodev"},

@@ -319,7 +319,7 @@ func (b *builder) dev() {
 // private is a directory in memory. One that something stands in has to be made
 // before, so that what leads there belongs to the command.
 func (b *builder) private(m *spec.Mount) {
-	if b.isPlain(m) {
+	if b.isPlain(m) && !m.Way {
 		b.out = append(b.out, specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: []string{
 			"nosuid", "nodev", "mode=" + strconv.FormatUint(uint64(modeOf(m)), 8),
 			"uid=" + strconv.Itoa(int(b.options.Identity.UID)), "gid=" + strconv.Itoa(int(b.options.Identity.GID)),
@@ -390,7 +390,7 @@ func executing(s *spec.Spec, m *spec.Mount) string {
 }
 
 func isWritable(m *spec.Mount) bool {
-	return m.Kind == spec.Tmpfs || m.Kind == spec.Private || m.Kind == spec.Bind && m.Write
+	return m.Kind == spec.Tmpfs && !m.Way || m.Kind == spec.Private || m.Kind == spec.Bind && m.Write
 }
 
 // point makes sure that a mount has a place to stand on. What is in a directory of

@@ -558,6 +558,12 @@ func TestLocksAreBetweenProcesses(t *testing.T) {
 	a, b := open(), open()
 	wants(t, "flock", unix.Flock(a, unix.LOCK_EX|unix.LOCK_NB))
 	wants(t, "a second flock", unix.Flock(b, unix.LOCK_EX|unix.LOCK_NB), unix.EAGAIN)
+	own := unix.Flock_t{Type: unix.F_WRLCK}
+	for _, fd := range []int{a, b} { // which belongs to the process; see notPOSIX
+		wants(t, "lock of the process", unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &own))
+	}
+	own.Type = unix.F_UNLCK
+	wants(t, "unlock of the process", unix.FcntlFlock(uintptr(b), unix.F_SETLK, &own))
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	wants(t, "lock of a range", unix.FcntlFlock(uintptr(a), unix.F_OFD_SETLK, &lock))
 	wants(t, "a second lock of a range", unix.FcntlFlock(uintptr(b), unix.F_OFD_SETLK, &lock), unix.EAGAIN)

@@ -23,7 +23,9 @@
 package pathrule
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bailey-sandbox/bailey/internal/pattern"
@@ -98,7 +100,10 @@ func Compile(rules []Rule) (*List, error) {
 		text, negated := rules[i].pathPattern()
 		alternatives, err := pattern.Alternatives(text)
 		if err != nil {
-			return nil, fmt.Errorf("rule %d: %w", i+1, err)
+			return nil, fmt.Errorf("rule %d: %w", i+1, asWritten(err, text, rules[i].Pattern))
+		}
+		if negated && slices.ContainsFunc(alternatives, func(a pattern.Alternative) bool { return len(a) == 0 }) {
+			return nil, fmt.Errorf("rule %d: %q is about no path: its rest matches all; write what is left out after it, as in !src", i+1, rules[i].Pattern)
 		}
 		if rules[i].Permission > Write {
 			return nil, fmt.Errorf("rule %d: no permission has the number %d", i+1, rules[i].Permission)
@@ -117,6 +122,16 @@ func Compile(rules []Rule) (*List, error) {
 	l.set = set
 	l.compare()
 	return l, nil
+}
+
+// asWritten has an error show a pattern as people wrote it: without the slash that
+// stands before it here.
+func asWritten(err error, text, written string) error {
+	var bad *pattern.Error
+	if !errors.As(err, &bad) {
+		return err
+	}
+	return &pattern.Error{Text: written, Offset: max(bad.Offset-len(text)+len(written), 0), Msg: bad.Msg}
 }
 
 // add puts a rule's alternatives in. Behind a "!" they stay together, since the

@@ -122,8 +122,11 @@ func TestEveryListMustAgree(t *testing.T) {
 
 func TestBadRulesAreNamed(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"a/../b": `rule 2: bad pattern "/a/../b": byte 4: ".." as a name; write the path without it`,
-		"{a":     `rule 2: bad pattern "/{a": byte 2: { without }; write \{ for a brace in a name`,
+		"a/../b":  `rule 2: bad pattern "a/../b": byte 3: ".." as a name; write the path without it`,
+		"../b":    `rule 2: bad pattern "../b": byte 1: ".." as a name; write the path without it`,
+		"!./{a":   `rule 2: bad pattern "!./{a": byte 4: { without }; write \{ for a brace in a name`,
+		"!":       `rule 2: "!" is about no path: its rest matches all; write what is left out after it, as in !src`,
+		"!{a,**}": `rule 2: "!{a,**}" is about no path: its rest matches all; write what is left out after it, as in !src`,
 	} {
 		_, err := NewSet([]Rule{rule("ok", Read), rule(pattern, Read)})
 		if err == nil || err.Error() != want {

@@ -1,6 +1,7 @@
 package pathrule
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -189,7 +190,7 @@ func refRules(data []byte) (rules []Rule, path string) {
 			parts = append(parts, pieces[next()%len(pieces)])
 		}
 		text := strings.Join(parts, "/")
-		if next()%6 == 0 {
+		if next()%6 == 0 && slices.ContainsFunc(parts, func(p string) bool { return p != "**" }) { // or it is about no path
 			text = "!" + text
 		}
 		rules = append(rules, Rule{Pattern: text, Permission: Permission(next() % 4), Priority: next() % 3})

@@ -121,9 +121,16 @@ func checkPath(s string) error {
 
 // checkRule checks the pattern of a path permission, which is about the project.
 func checkRule(s string) error {
-	s = strings.TrimPrefix(s, "!")
+	s, negated := strings.CutPrefix(s, "!")
 	if strings.HasPrefix(s, "~") || strings.HasPrefix(s, "/") {
 		return errors.New("path permissions are about the project: write a path relative to it; others belong in filesystem")
+	}
+	names := strings.Split(s, "/")
+	if slices.Contains(names, "..") {
+		return errors.New(`path permissions are about the project, and no path in it has ".." for a name; write the path without it`)
+	}
+	if negated && !slices.ContainsFunc(names, func(name string) bool { return name != "" && name != "." && name != "**" }) {
+		return errors.New("this is about no path: ! stands for what the rest does not match, and the rest matches all; write what is left out after it, as in !src")
 	}
 	return checkPath(s)
 }

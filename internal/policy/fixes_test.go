@@ -35,6 +35,21 @@ var fixes = []struct{ wrong, want, right string }{
 		`path permissions are about the project: write a path relative to it; others belong in filesystem`,
 		`{"workspace": {"rules": [{"pattern": "!x", "permission": "none"}]}}`,
 	},
+	{
+		`{"workspace": {"rules": [{"pattern": "../x", "permission": "none"}]}}`,
+		`path permissions are about the project, and no path in it has ".." for a name; write the path without it`,
+		`{"workspace": {"rules": [{"pattern": "..x", "permission": "none"}]}}`,
+	},
+	{
+		`{"workspace": {"rules": [{"pattern": "!", "permission": "none"}]}}`,
+		`this is about no path: ! stands for what the rest does not match, and the rest matches all; write what is left out after it, as in !src`,
+		`{"workspace": {"rules": [{"pattern": "!src", "permission": "none"}]}}`,
+	},
+	{
+		`{"workspace": {"rules": [{"pattern": "!./**", "permission": "none"}]}}`,
+		`this is about no path: ! stands for what the rest does not match, and the rest matches all; write what is left out after it, as in !src`,
+		`{"workspace": {"rules": [{"pattern": "!**/x", "permission": "none"}]}}`,
+	},
 	{`{"command": {"deny": ["g* push"]}}`, `a program is named in full, one in each entry; * is for arguments: git push *`, `{"command": {"deny": ["git push *", "gh push"]}}`},
 	{
 		`{"command": {"deny": ["git push | sh"]}}`,

@@ -438,7 +438,7 @@ var fixes = []struct {
 		func(t *trial) { t.policy.Runtime = new("native") },
 	},
 	{
-		`workspace.rules {a: rule 1: bad pattern "/{a": byte 2: { without }; write \{ for a brace in a name; see docs/path-permissions.md on patterns`,
+		`workspace.rules {a: rule 1: bad pattern "{a": byte 1: { without }; write \{ for a brace in a name; see docs/path-permissions.md on patterns`,
 		func(t *trial) {
 			t.policy.Workspace.Rules = []policy.WorkspaceRule{{Pattern: "{a", Permission: "none"}}
 		},

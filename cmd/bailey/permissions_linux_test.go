@@ -115,7 +115,7 @@ func TestPathPermissionsChangeInAKeptSandbox(t *testing.T) {
 	if got := b.boxes()["dev"].Pid; got != pid {
 		t.Errorf("process 1 was %d and is %d", pid, got)
 	}
-	b.run("box", "reload", "dev").wantError(t, "bailey box stop dev")
+	b.run("box", "reload", "dev").wantError(t, "give them here as well: bailey --settings FILE box reload dev", "bailey box stop dev")
 }
 
 func TestPathPermissionsThatAreSubtreesNeedNoView(t *testing.T) {

@@ -50,9 +50,14 @@ func (k *Keeper) reload(c *conn, r *received) error {
 		return b.err
 	}
 	var fixed *fixedError
-	if err := b.reload(&change); errors.As(err, &fixed) {
-		return fmt.Errorf("%w; for a new one: bailey box stop %s", err, b.name)
-	} else if err != nil {
+	err := b.reload(&change)
+	if errors.As(err, &fixed) {
+		if fixed.policy {
+			err = fmt.Errorf("%w; if it was made with flags such as --settings or --preset, give them here as well: bailey --settings FILE box reload %s", err, b.name)
+		}
+		err = fmt.Errorf("%w; for a new one: bailey box stop %s", err, b.name)
+	}
+	if err != nil {
 		return err
 	}
 	return c.send(tellDone, nil)
@@ -62,7 +67,10 @@ func (k *Keeper) reload(c *conn, r *received) error {
 func frameKey(s *spec.Spec) []byte { return keyOf(s.Frame(), nil) }
 
 // fixedError is the error for what only a new sandbox can have.
-type fixedError struct{ error }
+type fixedError struct {
+	error
+	policy bool // for the policy that was given, which may be another than was meant
+}
 
 // reload changes the rules, and what the sandbox is known by: a command under the
 // new policy finds it.
@@ -72,14 +80,14 @@ func (b *box) reload(c *Change) error {
 	key := keyOf(&c.Spec, c.Environ)
 	s := spec.Closing(b.spec, &c.Spec)
 	if err := spec.Changeable(b.spec, s); err != nil {
-		return &fixedError{err}
+		return &fixedError{error: err, policy: true}
 	}
 	// One that closes the network needs no environment, and the gate keeps its own.
 	if c.Environ != nil && !slices.Equal(b.roots, chosen(c.Environ, rootVariables)) {
-		return &fixedError{errors.New("SSL_CERT_FILE or SSL_CERT_DIR is not what it was when the sandbox was made, and the network gate has read its roots")}
+		return &fixedError{error: errors.New("SSL_CERT_FILE or SSL_CERT_DIR is not what it was when the sandbox was made, and the network gate has read its roots")}
 	}
 	if !bytes.Equal(b.frame, frameKey(s)) {
-		return &fixedError{errors.New("files that the sandbox shows were replaced since it was made")}
+		return &fixedError{error: errors.New("files that the sandbox shows were replaced since it was made")}
 	}
 	if s.Gate == nil && s.Rules == nil && !s.Inlet {
 		return errors.New("the sandbox has no network, and no rules that could change")

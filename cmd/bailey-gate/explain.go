@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -66,13 +67,27 @@ func findHost(c *config.Config, name string) (finding.Finding, error) {
 		f.Rule, f.Where = v.Rule.Name, v.Rule.Where
 		f.Verdict += conditions(v.Rule)
 	}
-	if !f.Allowed && v.Rule == nil {
+	switch {
+	case f.Allowed:
+	case v.Rule == nil:
 		f.Fix = finding.GrantOf(bare, portIf(named, port))
+	case isGranted(c, host, port):
+		f.Fix = finding.TakeBack(v.Rule.Name, v.Rule.Where)
+	default:
+		f.Fix = finding.TakeBackAndGrant(v.Rule.Name, v.Rule.Where, finding.GrantOf(bare, portIf(named, port)))
 	}
 	if f.Allowed && host.IsAddr() && !set.GrantsAddr(host.Addr(), port) {
 		exceptSpecial(&f, host.Addr(), bare, portIf(named, port))
 	}
 	return f, nil
+}
+
+// isGranted says whether a host could be reached but for what denies it.
+func isGranted(c *config.Config, host hostname.Host, port uint16) bool {
+	granting := *c
+	granting.Rules = slices.DeleteFunc(slices.Clone(c.Rules), func(r config.Rule) bool { return r.Action == config.Deny })
+	set, err := rules.Compile(&granting)
+	return err == nil && set.Foresee(rules.Query{Host: host, Port: port}).Action != config.Deny
 }
 
 // exceptSpecial takes back what grants an address only as a part of everything, if

@@ -75,6 +75,8 @@ var fixes = []fix{
 	{line: `explain path a b`, want: "explain path is about one of them; for a command of that name: bailey explain -- path", mend: `printf '#!/bin/sh\n' >path; chmod +x path`, then: `explain -- ./path`},
 	{line: `explain host '*.example.com'`, want: "it is no single host; write NAME or NAME:PORT, such as example.com:443", then: `explain host example.com:443`},
 	{line: `explain host example.com:https`, want: "a port is a number from 1 to 65535", then: `explain host example.com:443`},
+	{line: `explain path`, want: "explain path wants to know about what: bailey explain path WORD", then: `explain path /usr`},
+	{line: `explain pth /usr`, want: "there is no such question, and no such program; did you mean path?", then: `explain path /usr`},
 	{line: `explain env ''`, want: "explain env: an empty word is none", then: `explain env HOME`},
 	// Files.
 	{line: `config validate`, want: "there is no policy file here or above, nor one of your own; make one with: bailey config init", mend: `"$BAILEY" config init`},

@@ -18,11 +18,20 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
+// questions are what can be asked about.
+var questions = []string{"path", "host", "env", "command"}
+
 // isQuestion says whether the words after "explain" ask about a single thing
 // rather than name a command. A program of such a name stands behind "--".
 func (r *request) isQuestion() bool {
-	if !r.typed || len(r.args) < 2 {
+	if !r.typed || len(r.args) == 0 {
 		return false
+	}
+	if len(r.args) == 1 {
+		return slices.Contains(questions, r.args[0]) && lookPath(r.args[0]) == ""
+	}
+	if len(r.args) == 2 && policy.Nearest(r.args[0], questions) != "" && lookPath(r.args[0]) == "" {
+		return true
 	}
 	switch r.args[0] {
 	case "path", "host", "command":
@@ -66,6 +75,10 @@ func (r *request) explainOne() int {
 
 func (r *request) checkQuestion() error {
 	switch {
+	case !slices.Contains(questions, r.args[0]):
+		return fmt.Errorf("explain %s: there is no such question, and no such program; did you mean %s?", printable(r.args[0]), policy.Nearest(r.args[0], questions))
+	case len(r.args) == 1:
+		return fmt.Errorf("explain %s wants to know about what: bailey explain %s WORD", r.args[0], r.args[0])
 	case r.args[0] != "command" && len(r.args) > 2:
 		return fmt.Errorf("explain %s is about one of them; for a command of that name: bailey explain -- %s", r.args[0], r.args[0])
 	case r.args[1] == "":
@@ -115,7 +128,17 @@ func findPath(name string, manager *sandbox.Manager, s *spec.Spec) (finding.Find
 		fromHost(&f, s, manager.Loaded().Policy.Network.AllowUnixSockets)
 	}
 	f.Where = cmp.Or(whereIs(f.Rule, origins), whereRule(f.Rule, &manager.Loaded().Policy))
+	takeBackDenial(&f)
 	return f, fromPermissions(&f, s, origins)
+}
+
+// takeBackDenial says how a denial of a policy is undone.
+func takeBackDenial(f *finding.Finding) {
+	for _, key := range []string{"filesystem.denyRead ", "filesystem.denyWrite "} {
+		if strings.HasPrefix(f.Rule, key) {
+			f.Fix = finding.TakeBack(f.Rule, f.Where)
+		}
+	}
 }
 
 // fromHome is a path that may begin with the home directory's short name.

@@ -56,13 +56,13 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 		{"path ~/other", false, "does not exist inside; what is written there is forgotten", "private home", "", "--allow-read "},
 		{"path /srv/other", false, "does not exist inside", "no rule grants it", "", "make it, then --allow-read /srv/other"},
 		{"path file", true, "can be read and written", "filesystem.allowWrite .", "", ""},
-		{"path src/file", true, "can be read", "filesystem.denyWrite src", at("2:99"), ""},
-		{"path deep/key.pem", false, "cannot be read", "filesystem.denyRead **/*.pem", at("2:56"), ""},
+		{"path src/file", true, "can be read", "filesystem.denyWrite src", at("2:99"), "remove filesystem.denyWrite src"},
+		{"path deep/key.pem", false, "cannot be read", "filesystem.denyRead **/*.pem", at("2:56"), "remove filesystem.denyRead **/*.pem"},
 		{"path .git/hooks", true, "can be read, and neither written nor made", "protected .git", "", ""},
 		{"path /usr/bin", true, "can be read", "filesystem.allowRead /usr", "", "--allow-write"},
 		{"path /proc/cpuinfo", true, "can be read", "the sandbox has a /proc of its own", "", ""},
 		{"path /proc/1/environ", false, "cannot be read", "process 1 is Bailey's own", "", ""},
-		{"path /etc/shadow", false, shadow, "filesystem.denyRead /etc/shadow", "", ""},
+		{"path /etc/shadow", false, shadow, "filesystem.denyRead /etc/shadow", "", `{"denyRead": ["!/etc/shadow"]}`},
 		{"path /etc/nothing", false, "cannot be read", "filesystem.denyRead /etc/nothing", at("2:68"), ""},
 		{"path /dev/null", true, "can be read and written", "the sandbox has a /dev of its own", "", ""},
 		{"path /dev/shm/x", false, "does not exist inside; what is written there is forgotten", "the sandbox has a /dev of its own", "", "--allow-read "},
@@ -88,12 +88,12 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 		{"host www.example.com", true, "can be reached", "network.allowedDomains *.example.com", at("5:34"), ""},
 		{"host www.example.com:22", false, "cannot be reached", "defaultAction", "", `"ssh": {"allowedHosts": ["www.example.com"]}`},
 		{"host www.example.com:8443", false, "cannot be reached", "defaultAction", "", `{"rules": [{"host": "www.example.com", "ports": ["8443"], "action": "allow"}]}`},
-		{"host localhost:5432", true, "can be reached", "network.allowLocalOutbound", "", ""},
-		{"host [::1]:5432", true, "can be reached", "network.allowLocalOutbound", "", ""},
+		{"host localhost:5432", true, "can be reached", "network.allowLocalOutboundPorts 5432", at("5:118"), ""},
+		{"host [::1]:5432", true, "can be reached", "network.allowLocalOutboundPorts 5432", at("5:118"), ""},
 		{"host localhost:5433", false, "cannot be reached", "defaultAction", "", `{"allowLocalOutboundPorts": ["5433"]}`},
 		{"host 127.0.0.1:80", false, "cannot be reached", "defaultAction", "", `{"allowLocalOutboundPorts": ["80"]}`},
 		{"host localhost", false, "cannot be reached", "defaultAction", "", "allowLocalOutboundPorts"},
-		{"host bad.example.com", false, "cannot be reached", "network.deniedDomains bad.example.com", at("5:70"), ""},
+		{"host bad.example.com", false, "cannot be reached", "network.deniedDomains bad.example.com", at("5:70"), "remove network.deniedDomains bad.example.com"},
 		{"host other.test:80", false, "cannot be reached", "no rule is about it: defaultAction", "", `"allowedDomains": ["other.test"]`},
 		{"host api.test:80", true, "can be reached, by protocol http, method GET", "network.rules", "", ""},
 		{"host 10.0.0.1:8080", true, "can be reached", "network.rules", "", ""},
@@ -144,7 +144,7 @@ func TestExplainTellsQuestionsFromCommands(t *testing.T) {
 	} {
 		b.run("-q", "--policy", everything, "explain", "host", address).want(t, 0, verdict, "")
 	}
-	for _, args := range [][]string{{"explain", "--", "env", "NAME"}, {"explain", "env", "A=b"}, {"explain", "env"}, {"explain", "path"}} {
+	for _, args := range [][]string{{"explain", "--", "env", "NAME"}, {"explain", "env", "A=b"}, {"explain", "env"}, {"explain", "--", "path"}} {
 		if got := b.run(append([]string{"-q"}, args...)...); !strings.HasPrefix(got.stdout, "command\n") {
 			t.Errorf("%q: %q", args, got.stdout)
 		}

@@ -187,14 +187,28 @@ func (c *compiler) gate() {
 	if !c.wantsLocal() {
 		return
 	}
-	ports, err := c.localPorts(c.policy.Network.AllowLocalOutboundPorts)
-	if err != nil {
-		return // refused by localOutbound
+	list := c.policy.Network.AllowLocalOutboundPorts
+	if len(list) == 0 {
+		c.allowLocal(LocalOutbound, "", nil)
 	}
-	for _, host := range []string{"127.0.0.1", "::1"} {
-		g.Config.Rules = append(g.Config.Rules, config.Rule{
-			Host: host, Ports: ports, Action: config.Allow, Name: LocalOutbound,
-		})
+	for _, entry := range list {
+		c.allowLocal(LocalOutbound+"Ports", entry, []string{entry})
+	}
+}
+
+// allowLocal adds the rules by which an entry lets ports of the host's loopback be
+// reached. What is wrong with one is refused by localOutbound.
+func (c *compiler) allowLocal(key, entry string, list []string) {
+	ports, err := c.localPorts(list)
+	if err != nil || len(ports) == 0 {
+		return
+	}
+	r := config.Rule{Ports: ports, Action: config.Allow, Name: strings.TrimSpace(key + " " + entry)}
+	if pos, ok := c.policy.Origins[policy.Origin{Key: key, Entry: entry}]; ok {
+		r.Where = pos.String()
+	}
+	for _, r.Host = range []string{"127.0.0.1", "::1"} {
+		c.spec.Gate.Config.Rules = append(c.spec.Gate.Config.Rules, r)
 	}
 }
 
@@ -288,7 +302,7 @@ func without(list []config.Ports, cut config.Ports) []config.Ports {
 	return out
 }
 
-// LocalOutbound is how the rules are called that let loopback lead to the host's.
+// LocalOutbound is how the names of the rules begin that let loopback lead to the host's.
 const LocalOutbound = "network.allowLocalOutbound"
 
 // egressSocket is the choice of network.egress for which gateSocket is where the

@@ -65,14 +65,14 @@ func TestHostsLoopbackStandsAtGrantedPorts(t *testing.T) {
 	if !reflect.DeepEqual(s.Gate.Local, want) {
 		t.Errorf("got %v, want %v", s.Gate.Local, want)
 	}
-	var hosts []string
-	for _, r := range s.Gate.Config.Rules {
-		if r.Action == config.Allow && reflect.DeepEqual(r.Ports, want) {
-			hosts = append(hosts, r.Host)
+	var told []config.Rule
+	for i, port := range []string{"5432", "8000-8100"} {
+		for _, host := range []string{"127.0.0.1", "::1"} {
+			told = append(told, config.Rule{Host: host, Ports: want[i : i+1], Action: config.Allow, Name: "network.allowLocalOutboundPorts " + port})
 		}
 	}
-	if !slices.Equal(hosts, []string{"127.0.0.1", "::1"}) {
-		t.Errorf("the gate is told of %q", hosts)
+	if !reflect.DeepEqual(s.Gate.Config.Rules, told) {
+		t.Errorf("the gate is told of %+v", s.Gate.Config.Rules)
 	}
 	for _, p := range compileNetwork(t, policy.Network{AllowLocalOutbound: new(true)}).Gate.Local {
 		for _, own := range []uint16{GateProxyPort, GateTCPPort, GateDNSPort, GateInsidePort} {

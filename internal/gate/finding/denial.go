@@ -10,12 +10,13 @@ import (
 // extends it.
 func TakeBack(rule, where string) string {
 	key, entry, listed := strings.Cut(rule, " ")
+	entry, _, _ = strings.Cut(entry, " (") // what a group stands for
 	section, list, ok := strings.Cut(key, ".")
 	switch {
-	case !listed || !ok:
-		return "change " + rule
+	case !listed || !ok || strings.Contains(key, "["):
+		return "change " + key
 	case !isPreset(where):
-		return "remove " + rule
+		return "remove " + key + " " + entry
 	}
 	return "in a policy that extends it: " + strconv.Quote(section) + ": {" + strconv.Quote(list) + ": [" + strconv.Quote("!"+entry) + "]}"
 }

@@ -11,7 +11,8 @@ func TestDenialsAreTakenBackWhereTheyStand(t *testing.T) {
 		{"network.deniedDomains *", "/p/bailey.jsonc:1:2", "", "remove network.deniedDomains *"},
 		{"network.deniedDomains *", "--policy:1:2", GrantOf("x.com", ""), `remove network.deniedDomains *; then in a policy: "network": {"allowedDomains": ["x.com"]}`},
 		{"env.deny A", "command line", "", "remove env.deny A"},
-		{"network.rules[0]", "/p/bailey.jsonc:1:2", "", "change network.rules[0]"},
+		{"network.rules[0] x.com", "/p/bailey.jsonc:1:2", "", "change network.rules[0]"},
+		{"network.deniedDomains @npm (a.test, /home/u/.npmrc)", "/p/bailey.jsonc:1:2", "", "remove network.deniedDomains @npm"},
 	} {
 		got := TakeBack(c.rule, c.where)
 		if c.grant != "" {

@@ -125,7 +125,10 @@ func (t *translation) where(key, entry string) string {
 // named is a rule that is about to be added, with its host resolved.
 func (t *translation) named(key, entry string, e Endpoint) config.Rule {
 	name := key + " " + entry
-	if e.Host != entry {
+	switch {
+	case e.From != "":
+		name += " (" + e.Host + ", " + e.From + ")"
+	case e.Host != entry:
 		name += " (" + e.Host + ")"
 	}
 	return config.Rule{Host: e.Host, Name: name, Where: t.where(key, entry)}

@@ -33,7 +33,7 @@ func parse(t *testing.T, text string) policy.Policy {
 func options() Options {
 	return Options{
 		Sandbox: "b7", Home: "/home/u", Project: "/work", AuthorityDir: "/home/u/ca", CanAsk: true,
-		Groups: groups{"@npm": {{Host: "npm.corp.example", Port: 8443}}, "@git-remotes": {{Host: "git.example", SSH: true}, {Host: "forge.example", Port: 2222, SSH: true}, {Host: "web.example"}}},
+		Groups: groups{"@npm": {{Host: "npm.corp.example", Port: 8443, From: "registry of /home/u/.npmrc"}}, "@git-remotes": {{Host: "git.example", SSH: true}, {Host: "forge.example", Port: 2222, SSH: true}, {Host: "web.example"}}},
 	}
 }
 
@@ -64,7 +64,7 @@ func TestDenialsComeFirstAndGrantsHavePorts(t *testing.T) {
 		{Host: "r.com", Action: config.Allow, Ports: webPorts, Schemes: webSchemes, Name: "network.rules[0] r.com"},
 		{Host: "s.com", Action: config.Allow, Ports: port(22), Schemes: []string{"ssh"}, Name: "ssh.allowedHosts s.com"},
 		{Host: "a.com", Action: config.Allow, Ports: webPorts, Schemes: webSchemes, Name: "network.allowedDomains a.com"},
-		{Host: "npm.corp.example", Action: config.Allow, Ports: port(8443), Schemes: webSchemes, Name: "network.allowedDomains @npm (npm.corp.example)"},
+		{Host: "npm.corp.example", Action: config.Allow, Ports: port(8443), Schemes: webSchemes, Name: "network.allowedDomains @npm (npm.corp.example, registry of /home/u/.npmrc)"},
 		{Host: "git.example", Action: config.Allow, Ports: port(22), Schemes: []string{"ssh"}, Name: "network.allowedDomains @git-remotes (git.example)"},
 		{Host: "forge.example", Action: config.Allow, Ports: port(2222), Schemes: []string{"ssh"}, Name: "network.allowedDomains @git-remotes (forge.example)"},
 		{Host: "web.example", Action: config.Allow, Ports: webPorts, Schemes: webSchemes, Name: "network.allowedDomains @git-remotes (web.example)"},

@@ -97,7 +97,7 @@ func (r *refusals) network(s *spec.Spec, o Options) {
 	if g.Must {
 		r.add("network.transparent", "true", seatbelt+"cannot capture connections", "remove it, and have programs use the proxy variables")
 	}
-	if slices.ContainsFunc(g.Config.Rules, func(rule config.Rule) bool { return rule.Name == spec.LocalOutbound }) {
+	if slices.ContainsFunc(g.Config.Rules, func(rule config.Rule) bool { return strings.HasPrefix(rule.Name, spec.LocalOutbound) }) {
 		r.add("network.allowLocalOutboundPorts", "", seatbelt+"has no loopback of the sandbox's own", "remove it")
 	}
 }

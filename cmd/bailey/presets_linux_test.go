@@ -130,6 +130,44 @@ func TestPipInstallUnderItsPreset(t *testing.T) {
 	})
 }
 
+func TestDevelopmentUnderTheCodePresets(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1), testenv.Program("git"))
+	for preset, tool := range map[string]string{"code": "tool\n", "code-strict": ""} {
+		b := newBench(t)
+		cmd := exec.Command("sh", "-c", `git init -q . && mkdir -p "$HOME/.nvm" && echo tool >"$HOME/.nvm/tool" && echo password >"$HOME/.netrc" &&
+			git config --global user.name somebody && git config --global user.email s@b`)
+		cmd.Dir, cmd.Env = b.dir, append(os.Environ(), "HOME="+b.home)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		run := func(line string) result { return b.run("-q", "-t", preset, "-c", line) }
+		run("echo one >f && git add f && git commit -qm first && git log --format='%an %s'").want(t, 0, "somebody first\n", "")
+		if got := run("cat ~/.nvm/tool 2>/dev/null"); got.stdout != tool {
+			t.Errorf("%s: a tool in the home directory: %+v", preset, got)
+		}
+		for _, line := range []string{"cat ~/.netrc", "echo x >.git/hooks/pre-commit", "echo x >>.git/config"} {
+			if got := run(line); got.status == 0 || got.stdout != "" {
+				t.Errorf("%s: %s: %+v", preset, line, got)
+			}
+		}
+		if data, err := os.ReadFile(filepath.Join(b.dir, "f")); err != nil || string(data) != "one\n" {
+			t.Errorf("%s: f is %q, %v", preset, data, err)
+		}
+	}
+}
+
+func TestLockedWritesOnlyWhatIsPrivate(t *testing.T) {
+	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
+	b := newBench(t)
+	b.run("-q", "-t", "locked", "-c", `for f in /tmp/x /var/tmp/x /dev/shm/x ~/x new /run/x /etc/x; do touch "$f" 2>/dev/null && echo "${f%/x}"; done; true`).want(t, 0,
+		"/tmp\n/var/tmp\n/dev/shm\n"+b.home+"\n", "")
+	for _, file := range []string{"/var/tmp/x", "/dev/shm/x", filepath.Join(b.home, "x"), filepath.Join(b.dir, "new")} {
+		if _, err := os.Lstat(file); err == nil {
+			t.Errorf("%s is on the host", file)
+		}
+	}
+}
+
 func TestGitUnderItsReadOnlyPreset(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1), testenv.Program("git"))
 	b := newBench(t)

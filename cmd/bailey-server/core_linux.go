@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,17 @@ func openCore(ctx context.Context, o *options, db store.Store, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
+	o.warnOf(os.Geteuid(), log)
 	return &core{s, db, o.ephemeral, log}, nil
+}
+
+// warnOf tells what a server of root's does not hold. One that ends with a program has no
+// other clients.
+func (o *options) warnOf(user int, log *slog.Logger) {
+	if user == 0 && !o.ephemeral {
+		log.Warn("the server is root's, and so are commands in its sandboxes: clients may see files of root's alone that come to granted directories later",
+			"remedy", "run it as a user of its own; see docs/server.md, As root, or not")
+	}
 }
 
 func (c *core) services() transport.Services {

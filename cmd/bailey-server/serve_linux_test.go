@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -279,6 +281,20 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 		var out, errs strings.Builder
 		if status := run(args, strings.NewReader(""), &out, &errs); status != 0 || out.Len() == 0 || errs.Len() != 0 {
 			t.Errorf("%q: status %d, %q, %q", args, status, out.String(), errs.String())
+		}
+	}
+}
+
+func TestServerOfRootsWarns(t *testing.T) {
+	for _, test := range []struct {
+		user  int
+		o     options
+		warns bool
+	}{{0, options{}, true}, {1000, options{}, false}, {0, options{ephemeral: true}, false}} {
+		var said bytes.Buffer
+		test.o.warnOf(test.user, slog.New(slog.NewTextHandler(&said, nil)))
+		if warned := strings.Contains(said.String(), "the server is root's"); warned != test.warns {
+			t.Errorf("user %d, %+v: %q", test.user, test.o, said.String())
 		}
 	}
 }

@@ -52,6 +52,8 @@ type Config struct {
 	Image *spec.Image
 	// Hidden are files and directories that no sandbox sees, whatever the policy says.
 	Hidden []string
+	// Closed are hidden, too, as far as they are there.
+	Closed []string
 	// Authority is where the certificate authority of the network gate is, or is made;
 	// among the state of the caller's if empty.
 	Authority string
@@ -100,7 +102,7 @@ func (m *Manager) Initialize() error {
 		return err
 	}
 	caller.OwnDirs = OwnDirs(caller.Home)
-	caller.DataDir, caller.Hidden = DataDir(caller.Home), m.config.Hidden
+	caller.DataDir, caller.Hidden, caller.Closed = DataDir(caller.Home), m.config.Hidden, m.config.Closed
 	caller.PolicyFiles = append(loaded.Files, userPolicy(caller.Home)...)
 	if loaded.Status == policy.Trusted {
 		caller.Root = loaded.Root

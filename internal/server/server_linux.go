@@ -71,7 +71,8 @@ type Server struct {
 	figures *figures
 	pool    *pool
 
-	turns turns // of who changes a sandbox
+	turns  turns // of who changes a sandbox
+	closed closed
 
 	mu       sync.Mutex
 	remote   *keeper.Remote

@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +187,52 @@ func TestServersDirectoryIsInNoGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.says(sb.GetId(), "cd "+dir+"; ls -A state; cat key state/data/note 2>/dev/null; cat beside", "beside\n")
+}
+
+// What root alone can read is not for clients of a server of root's.
+func TestClientsDoNotReadWhatIsRootsAlone(t *testing.T) {
+	testenv.Requires(t, testenv.Root)
+	dir, err := os.MkdirTemp("/opt", "closed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for name, mode := range map[string]os.FileMode{"open": 0o644, "own": 0o600, "group": 0o640, "closed/open": 0o644, "entered/own": 0o600} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(dir+"/"+name), 0o755), os.WriteFile(dir+"/"+name, []byte(name+"\n"), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, mode := range map[string]os.FileMode{"": 0o755, "closed": 0o750, "entered": 0o711} {
+		if err := os.Chmod(dir+"/"+name, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSite(t, nil)
+	id := s.create(&baileyv1.CreateSandboxRequest{})
+	const line = "; cat own group closed/open entered/own 2>/dev/null; cat open"
+	s.says(id, "cd "+dir+line, "open\n")
+	sb, err := s.CreateSandbox(admin, &baileyv1.CreateSandboxRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.says(sb.GetId(), "cd "+dir+line, "own\ngroup\nclosed/open\nentered/own\nopen\n")
+	if paths, whole := closedBelow(dir, 3); whole {
+		t.Errorf("of some of a directory's files: %q", paths)
+	}
+}
+
+func TestManyClosedFilesAreHiddenByTheirDirectories(t *testing.T) {
+	few := []string{"/opt/a/x", "/opt/a/y"}
+	if got := byDirectory(few, "/opt"); !slices.Equal(got, few) {
+		t.Errorf("few: %q", got)
+	}
+	many := []string{"/opt/x"}
+	for i := range closedMounts {
+		many = append(many, fmt.Sprint("/opt/a/", i))
+	}
+	if got := byDirectory(many, "/opt"); !slices.Equal(got, []string{"/opt/a", "/opt/x"}) {
+		t.Errorf("many: %q", got)
+	}
 }
 
 // What a policy of a client grants is bounded by what the server does.

@@ -64,12 +64,13 @@ func (s *Server) compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *s
 	if bounded {
 		texts = append(texts, bound)
 	}
-	outside := os.Environ()
+	outside, closed := os.Environ(), []string(nil)
 	if bounded {
 		outside = environ // a preset's optional credentials are left out
+		closed = s.closedFiles()
 	}
 	m := sandbox.New(sandbox.Config{
-		Policy: texts, Overrides: overrides(r), Environ: environ, Outside: outside, Home: home, Place: over, Image: system, Hidden: s.hidden(),
+		Policy: texts, Overrides: overrides(r), Environ: environ, Outside: outside, Home: home, Place: over, Image: system, Hidden: s.hidden(), Closed: closed,
 		Authority: s.config.Dir + "/authority", Permit: func(p *policy.Policy) error { return permitted(p, bounded) },
 	})
 	var answer *connect.Error

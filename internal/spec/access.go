@@ -68,6 +68,8 @@ type rule struct {
 	why   string
 	// strict says that the denial wins over grants inside it, too.
 	strict bool
+	// closed says that it is one of Host.Closed.
+	closed bool
 }
 
 func (r rule) reason() string {

@@ -29,7 +29,7 @@ func (c *compiler) checkHardLinks() {
 			r := &l.rules[i]
 			switch {
 			// Another name of what cannot be read cannot be read either.
-			case !r.kind.denies(), r.kind == denyRead && c.unreadable(r.path, r.info):
+			case !r.kind.denies(), r.closed, r.kind == denyRead && c.unreadable(r.path, r.info):
 			case r.info.Type != TypeDirectory:
 				c.checkHardLink(r.path, r.reason(), r.info, writable)
 			case c.granted(path.Dir(r.path)) == AccessWrite:

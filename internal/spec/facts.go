@@ -53,6 +53,9 @@ type Host struct {
 	// Hidden are files and directories that are nothing of any sandbox's, whatever the
 	// policy grants in them.
 	Hidden []string
+	// Closed are hidden as well, as far as they are there, because other users cannot
+	// read them: nor can they by any other name.
+	Closed []string
 	// PolicyFiles are the files this policy was read from.
 	PolicyFiles []string
 	// Authority is the certificate authority of the network gate; nil if the

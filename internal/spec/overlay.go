@@ -112,6 +112,11 @@ func (c *compiler) hideOwn() {
 		}
 		c.layers[0].rules = append(c.layers[0].rules, rule{resolved: r, kind: denyRead, why: "not for sandboxes", strict: true})
 	}
+	for _, p := range c.host.Closed {
+		if r, err := c.facts.resolve(clean(p)); err == nil && !r.missing {
+			c.layers[0].rules = append(c.layers[0].rules, rule{resolved: r, kind: denyRead, why: "other users cannot read it", strict: true, closed: true})
+		}
+	}
 }
 
 // overlay takes over where the changes go, if that can be held.

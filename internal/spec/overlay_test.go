@@ -216,7 +216,7 @@ func TestHiddenPathsAreSeenByNobody(t *testing.T) {
 		}
 		tr.fs().AllowRead = append(tr.fs().AllowRead, "/srv")
 		edit(tr)
-		tr.facts.host.Hidden = []string{"/srv/own", "/srv/key"}
+		tr.facts.host.Hidden, tr.facts.host.Closed = []string{"/srv/own"}, []string{"/srv/key", "/srv/gone"}
 		s, err := Compile(tr.policy, tr.facts, tr.command)
 		if err != nil {
 			t.Fatal(err)

@@ -184,6 +184,7 @@ const (
 	reasonLaunch  = "launch"
 	reasonMissing = "missing"
 	reasonRefused = "refused"
+	reasonDir     = "dir"
 	reasonOther   = "other"
 )
 
@@ -196,6 +197,7 @@ var (
 
 func failureOf(err error) Failure {
 	var exec *native.ExecError
+	var dir *native.DirError
 	var launch *native.LaunchError
 	var refused *spec.Refused
 	switch {
@@ -203,6 +205,8 @@ func failureOf(err error) Failure {
 		return Failure{Reason: reasonRefused, Refused: refused.Reasons}
 	case errors.As(err, &exec):
 		return Failure{Reason: reasonExec, Name: exec.Name, Errno: uint(exec.Errno)}
+	case errors.As(err, &dir):
+		return Failure{Reason: reasonDir, Errno: uint(dir.Errno)}
 	case errors.As(err, &launch):
 		return Failure{Reason: reasonLaunch, Step: launch.Step, Wall: string(launch.Wall), Errno: uint(launch.Errno)}
 	case errors.Is(err, ErrMissing):
@@ -216,6 +220,8 @@ func (f *Failure) err() error {
 	switch f.Reason {
 	case reasonExec:
 		return &native.ExecError{Name: f.Name, Errno: unix.Errno(f.Errno)}
+	case reasonDir:
+		return &native.DirError{Errno: unix.Errno(f.Errno)}
 	case reasonLaunch:
 		return &native.LaunchError{Step: f.Step, Wall: native.Wall(f.Wall), Errno: unix.Errno(f.Errno)}
 	case reasonRefused:

@@ -86,7 +86,7 @@ func cleanPaths(list []string) (clean []string, err error) {
 // describeChanges is what changes are as clients see them.
 func describeChanges(c *change.Comparison, list []change.Change, patch bool) (*baileyv1.DiffSandboxResponse, error) {
 	if len(list) > mostChanges {
-		return nil, problem.New(connect.CodeResourceExhausted, "too_many_changes", fmt.Errorf("%d paths are more than one answer holds", len(list)),
+		return nil, failed("too_many_changes", fmt.Errorf("%d paths are more than one answer holds", len(list)),
 			problem.Remedy("ask for some of the paths, or take a snapshot and export it"))
 	}
 	out := &baileyv1.DiffSandboxResponse{}
@@ -122,7 +122,7 @@ func patchable(list []change.Change) error {
 				continue
 			}
 			if e.Size > left {
-				return problem.New(connect.CodeResourceExhausted, "too_large", fmt.Errorf("a patch of files of more than %d bytes is more than one answer holds", mostPatched),
+				return failed("too_large", fmt.Errorf("a patch of files of more than %d bytes is more than one answer holds", mostPatched),
 					problem.Remedy("ask for some of the paths, or take a snapshot and export it"))
 			}
 			left -= e.Size

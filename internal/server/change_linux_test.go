@@ -270,3 +270,12 @@ func TestSandboxWithoutACodebaseIsNotApplied(t *testing.T) {
 		t.Errorf("without a scope: %v", err)
 	}
 }
+
+// To ask again for what is too large does not help, so that no client should.
+func TestPatchThatIsTooLargeIsNoLimitThatPasses(t *testing.T) {
+	list := []change.Change{{Path: "a", New: &change.Entry{Size: mostPatched}}, {Path: "b", Old: &change.Entry{Size: 1}}}
+	wantReason(t, patchable(list), connect.CodeFailedPrecondition, "too_large")
+	if err := patchable(list[:1]); err != nil {
+		t.Error(err)
+	}
+}

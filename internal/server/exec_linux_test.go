@@ -295,6 +295,10 @@ func TestLimitsHold(t *testing.T) {
 	if r := s.exec1(sb.GetId(), many); !bytes.Contains(r.GetStderr(), []byte("fork")) {
 		t.Errorf("40 processes of 16: %v, %s", r.GetExit(), r.GetStderr())
 	}
+	for range 2 { // the shell that has just ended has left room for one
+		_, err = s.CreateSession(ann, &baileyv1.CreateSessionRequest{SandboxId: sb.GetId()})
+	}
+	wantReason(t, err, connect.CodeResourceExhausted, "processes_exhausted")
 }
 
 // BenchmarkRunExec takes turns with a plain fork and exec, and reports how many

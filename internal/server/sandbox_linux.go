@@ -15,6 +15,7 @@ import (
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/keeper"
 	"github.com/bailey-sandbox/bailey/internal/limits"
+	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
 	"github.com/bailey-sandbox/bailey/internal/server/caller"
 	"github.com/bailey-sandbox/bailey/internal/server/once"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
@@ -59,6 +60,12 @@ func (s *Server) mayCreate(ctx context.Context, r *baileyv1.CreateSandboxRequest
 		}
 	}
 	if err := checkResources(r.GetResources()); err != nil {
+		return "", err
+	}
+	if err := checkEnv(r.GetEnv()); err != nil {
+		return "", err
+	}
+	if err := checkRules(r.GetRules()); err != nil {
 		return "", err
 	}
 	for _, p := range r.GetPorts() {
@@ -280,9 +287,12 @@ func (s *Server) raise(ctx context.Context, k *kept) (st keeper.Standing, err er
 // explain is an error of the keeper's as clients see it.
 func explain(err error) error {
 	var r *spec.Refused
+	var dir *native.DirError
 	switch {
 	case errors.As(err, &r):
 		return refused(err)
+	case errors.As(err, &dir):
+		return problem.Invalid("cwd", "no command can begin there: %w", dir.Errno)
 	case errors.Is(err, keeper.ErrGone):
 		return problem.Unavailable("keeper_ended", errors.New("the process that holds sandboxes has ended, and with it every sandbox"))
 	case errors.Is(err, keeper.ErrMissing):

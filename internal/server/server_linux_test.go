@@ -368,6 +368,30 @@ func TestNumbersOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
+// An error names what the client has to change.
+func TestErrorsNameTheField(t *testing.T) {
+	s := newSite(t, nil)
+	id := s.create(&baileyv1.CreateSandboxRequest{})
+	for _, env := range []map[string]string{{"": "x"}, {"A=B": "x"}, {"A B": "x"}} {
+		_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{Env: env})
+		wantReason(t, err, connect.CodeInvalidArgument, "invalid_env")
+	}
+	for _, rule := range []*baileyv1.PathRule{{Pattern: "a", Permission: "reed"}, {Pattern: "", Permission: "read"}, {Pattern: "[", Permission: "read"}} {
+		_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{Rules: []*baileyv1.PathRule{rule}})
+		wantReason(t, err, connect.CodeInvalidArgument, "invalid_rules")
+		_, err = s.UpdateSandbox(ann, &baileyv1.UpdateSandboxRequest{SandboxId: id, Rules: &baileyv1.PathRules{Rules: []*baileyv1.PathRule{rule}}})
+		wantReason(t, err, connect.CodeInvalidArgument, "invalid_rules")
+	}
+	_, err := s.CreateSandbox(ann, &baileyv1.CreateSandboxRequest{CreateOnly: true, Policy: `{"resources": {"memory": "4K"}}`})
+	if err == nil || !strings.Contains(err.Error(), ": resources.memory 4K: ") || strings.Contains(err.Error(), "--policy") {
+		t.Errorf("got %v", err)
+	}
+	_, err = s.RunExec(ann, &baileyv1.RunExecRequest{SandboxId: id, Command: &baileyv1.Command{Shell: "true", Cwd: "/nope"}})
+	wantReason(t, err, connect.CodeInvalidArgument, "invalid_cwd")
+	_, err = s.CreateSession(ann, &baileyv1.CreateSessionRequest{SandboxId: id, Cwd: "/nope"})
+	wantReason(t, err, connect.CodeInvalidArgument, "invalid_cwd")
+}
+
 // With the scope admin, the gate has credentials that are the server's own, and opens TLS
 // with an authority of the server's.
 func TestCredentialsOfTheServersAreForAdministrators(t *testing.T) {

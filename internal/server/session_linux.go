@@ -204,6 +204,9 @@ func (s *Server) open(n *session, request *keeper.Exec) error {
 	}
 	x, streams, err := remote.Exec(*request)
 	var exec *native.ExecError
+	if errors.As(err, &exec) && (exec.Errno == unix.EAGAIN || exec.Errno == unix.ENOMEM) {
+		return exhausted("processes", fmt.Errorf("the sandbox has no room for another process: %w", exec.Errno), "end some of what runs there, or make it with a larger pids_limit or memory_bytes")
+	}
 	if errors.As(err, &exec) {
 		return failed("no_shell", err, problem.Remedy("the sandbox must show %s", request.Argv[0]))
 	}

@@ -225,6 +225,41 @@ func checkResources(l *baileyv1.Resources) error {
 	return nil
 }
 
+// checkEnv and checkRules refuse what a policy could not say, in the words of the one who
+// reads policies.
+func checkEnv(env map[string]string) error {
+	return checkSection("env", &policy.Policy{Env: policy.Env{Set: env}})
+}
+
+func checkRules(rules []*baileyv1.PathRule) error {
+	return checkSection("rules", &policy.Policy{Workspace: policy.Workspace{Rules: workspaceRules(rules)}})
+}
+
+func checkSection(field string, p *policy.Policy) error {
+	var wrong *policy.Error
+	if _, err := policy.Parse(field, policy.Marshal(*p, "")); errors.As(err, &wrong) {
+		text := wrong.Msg
+		if wrong.Hint != "" {
+			text += "; " + wrong.Hint
+		}
+		return problem.Invalid(field, "%s", text)
+	} else if err != nil {
+		return problem.Invalid(field, "%w", err)
+	}
+	return nil
+}
+
+func workspaceRules(rules []*baileyv1.PathRule) (list []policy.WorkspaceRule) {
+	for _, rule := range rules {
+		w := policy.WorkspaceRule{Pattern: rule.GetPattern(), Permission: rule.GetPermission()}
+		if n := int(rule.GetPriority()); n != 0 {
+			w.Priority = &n
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
 // overrides are what a request says beside the policy.
 func overrides(r *baileyv1.CreateSandboxRequest) (p policy.Policy) {
 	if name := r.GetRuntime(); name != "" {
@@ -251,13 +286,7 @@ func overrides(r *baileyv1.CreateSandboxRequest) (p policy.Policy) {
 	}
 	p.Env.Set = map[string]string{"HOME": privateHome}
 	maps.Copy(p.Env.Set, r.GetEnv())
-	for _, rule := range r.GetRules() {
-		w := policy.WorkspaceRule{Pattern: rule.GetPattern(), Permission: rule.GetPermission()}
-		if n := int(rule.GetPriority()); n != 0 {
-			w.Priority = &n
-		}
-		p.Workspace.Rules = append(p.Workspace.Rules, w)
-	}
+	p.Workspace.Rules = workspaceRules(r.GetRules())
 	for _, port := range r.GetPorts() {
 		p.Network.ExposePorts = append(p.Network.ExposePorts, fmt.Sprint("127.0.0.1:0:", port))
 	}
@@ -274,6 +303,7 @@ func refused(err error) error {
 	var options []problem.Option
 	var fixes []string
 	for _, reason := range r.Reasons {
+		reason.At = policy.Pos{} // in a text that the client has not written
 		options = append(options, problem.About(reason.Key, reason.Reason))
 		if reason.Fix != "" {
 			fixes = append(fixes, reason.Key+": "+plain.Text(reason.Fix))

@@ -84,6 +84,9 @@ func (s *Server) changeRules(k *kept, r *baileyv1.UpdateSandboxRequest) error {
 		next.Policy = text
 	}
 	if r.GetRules() != nil {
+		if err := checkRules(r.GetRules().GetRules()); err != nil {
+			return err
+		}
 		next.Rules = r.GetRules().GetRules()
 	}
 	id := k.sandbox.GetId()

@@ -60,7 +60,7 @@ func (s *Server) WatchFiles(ctx context.Context, r *baileyv1.WatchFilesRequest, 
 	case watched && connect.CodeOf(err) == connect.CodeNotFound && err != nil:
 		return nil // the sandbox was destroyed
 	case errors.Is(err, watch.ErrTooMany):
-		return problem.New(connect.CodeResourceExhausted, "too_many_directories", err, problem.Remedy("watch a directory further down, or without what is below it"))
+		return failed("too_many_directories", err, problem.Remedy("watch a directory further down, or without what is below it"))
 	}
 	return fileError(name, err)
 }

@@ -54,6 +54,15 @@ func (e *ExecError) Error() string { return e.Name + ": " + e.Errno.Error() }
 
 func (e *ExecError) Unwrap() error { return e.Errno }
 
+// DirError says that a command's working directory is nothing that it could begin in.
+type DirError struct {
+	Errno unix.Errno
+}
+
+func (e *DirError) Error() string { return "change to the working directory: " + e.Errno.Error() }
+
+func (e *DirError) Unwrap() error { return e.Errno }
+
 // ErrRuntime is returned for a Spec that another runtime must carry.
 var ErrRuntime = errors.New("only a command by itself can be run with it, not one that is kept, learned from, audited or started by a program; " +
 	`set "runtime" to "auto" or "native"`)

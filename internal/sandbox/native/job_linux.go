@@ -1,7 +1,6 @@
 package native
 
 import (
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -86,7 +85,7 @@ func (j *Job) started(name string) error {
 	})
 	switch errno := unix.Errno(failure & 0xffff); {
 	case failure&msgNoDir != 0:
-		return fmt.Errorf("change to the working directory: %w", errno)
+		return &DirError{errno}
 	case failure != 0:
 		return &ExecError{Name: name, Errno: errno}
 	case ended:

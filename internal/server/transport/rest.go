@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 )
 
@@ -42,47 +44,84 @@ func (c restCodec) UnmarshalField(data []byte, m proto.Message, field protorefle
 	return nil
 }
 
-// blaming gives errors that the transcoder finds in a path or a query the code
-// that they deserve: it calls them unknown, which no handler's error is.
+// blaming gives errors that the transcoder makes the form of all others: it knows neither
+// Problem nor the request's id, calls what is wrong with a path or a query unknown, which no
+// handler's error is, and writes some as plain text.
 func blaming(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(&blamingWriter{ResponseWriter: w, request: r}, r)
+		b := &blamingWriter{ResponseWriter: w, request: r}
+		next.ServeHTTP(b, r)
+		if b.held != 0 { // there is no body
+			w.WriteHeader(b.held)
+		}
 	})
 }
 
 type blamingWriter struct {
 	http.ResponseWriter
 	request *http.Request
-	held    bool // the status is 500, and the body will tell
+	held    int // the status of an error, and the body will tell
 }
 
 // Unwrap lets http.ResponseController reach the connection.
 func (w *blamingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *blamingWriter) WriteHeader(status int) {
-	if w.held = status == http.StatusInternalServerError; !w.held {
-		w.ResponseWriter.WriteHeader(status)
+	if status >= http.StatusBadRequest {
+		w.held = status
+		return
 	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write looks at the first piece of a body, which is all of an error's.
 func (w *blamingWriter) Write(p []byte) (int, error) {
-	if !w.held {
+	if w.held == 0 {
 		return w.ResponseWriter.Write(p)
 	}
-	w.held = false
-	var status spb.Status
-	if err := protojson.Unmarshal(p, &status); err == nil && connect.Code(status.GetCode()) == connect.CodeUnknown { //nolint:gosec // codes are below 17
-		writeStatus(w.ResponseWriter, http.StatusBadRequest, signed(problem.Invalid("request", "%s", status.GetMessage()), requestID(w.request.Context())))
+	status := w.held
+	w.held = 0
+	if blamed := w.blame(status, p); blamed != nil {
+		w.Header().Del("Content-Length")
+		blamed.err = signed(blamed.err, requestID(w.request.Context()))
+		writeStatus(w.ResponseWriter, blamed.status, blamed.err)
 		return len(p), nil
 	}
-	w.ResponseWriter.WriteHeader(http.StatusInternalServerError)
+	w.ResponseWriter.WriteHeader(status)
 	return w.ResponseWriter.Write(p)
+}
+
+// blame is the error in the place of the transcoder's; nil for one of a handler's.
+func (w *blamingWriter) blame(status int, body []byte) *refusal {
+	if status == http.StatusMethodNotAllowed {
+		return &refusal{status, problem.New(connect.CodeUnimplemented, "method_not_allowed", errors.New(w.request.Method+" is not among what can be done with this path"),
+			problem.About("path", w.request.URL.Path), problem.Remedy("use one of %s; see /openapi.json", w.Header().Get("Allow")))}
+	}
+	var answer spb.Status
+	if err := protojson.Unmarshal(body, &answer); err != nil {
+		return nil
+	}
+	code := connect.Code(answer.GetCode()) //nolint:gosec // codes are below 17
+	if code == connect.CodeUnknown {
+		return &refusal{http.StatusBadRequest, problem.Invalid("request", "%s", answer.GetMessage())}
+	}
+	if len(answer.GetDetails()) == 0 {
+		reason := code.String()
+		if code == connect.CodeInvalidArgument {
+			reason = "invalid_request"
+		}
+		return &refusal{status, problem.New(code, reason, errors.New(answer.GetMessage()), problem.Remedy("change the request; see /openapi.json"))}
+	}
+	var p baileyv1.Problem
+	if answer.GetDetails()[0].UnmarshalTo(&p) != nil || p.GetRequestId() != "" {
+		return nil
+	}
+	return &refusal{status, problem.Replace(connect.NewError(code, errors.New(answer.GetMessage())), &p)}
 }
 
 // Flush implements http.Flusher.
 func (w *blamingWriter) Flush() {
-	if !w.held {
+	if w.held == 0 {
 		_ = http.NewResponseController(w.ResponseWriter).Flush()
 	}
 }

@@ -306,7 +306,10 @@ func TestOnlyWhoMayGetsIn(t *testing.T) {
 		{"health needs no token", "GET /healthz", map[string]string{}, 200, ""},
 		{"readiness needs no token", "GET /readyz", map[string]string{}, 200, ""},
 		{"an unknown parameter", get + "?nothing=1", f.as("ann"), 400, "invalid_request"},
-		{"a parameter of another type", get + "?page_size=x", f.as("ann"), 400, ""},
+		{"a parameter of another type", get + "?page_size=x", f.as("ann"), 400, "invalid_request"},
+		{"a value that there is not", "GET /v1/sandboxes/sb-1/diff?format=patch", f.as("ann"), 400, "invalid_request"},
+		{"a method that there is not", "PUT /v1/sandboxes", f.as("ann"), 405, "method_not_allowed"},
+		{"a body that is none", "POST /v1/sandboxes/sb-1:start", f.as("ann"), 400, "invalid_body"},
 		{"nothing there", "GET /v1/nothing", f.as("ann"), 404, "no_such_path"},
 		{"nothing there either", "GET /etc/passwd", map[string]string{}, 404, "no_such_path"},
 	} {

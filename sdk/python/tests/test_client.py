@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import socket
+import ssl
 import tempfile
 import unittest
 from typing import AsyncIterator
 
-from bailey import AsyncSandbox, CommandFailed, OutputChunk, ResourceLimits, Sandbox, SandboxClient, errors
+from bailey import AsyncSandbox, CommandFailed, OutputChunk, ResourceLimits, Sandbox, SandboxClient, _wire, errors
 
 
 class Clients(unittest.TestCase):
@@ -113,6 +114,14 @@ class Clients(unittest.TestCase):
             SandboxClient("localhost:80")
         with SandboxClient("unix:/no/such/socket") as client, self.assertRaises(errors.Unavailable):
             client.server()
+
+    def test_a_certificate_that_is_not_trusted_is_named(self) -> None:
+        error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+        error.verify_message = "self-signed certificate"
+        told = _wire._lost(error)
+        self.assertEqual(("certificate_not_trusted", False), (told.reason, told.retryable))
+        self.assertIn("self-signed certificate", str(told))
+        self.assertEqual("connection_lost", _wire._lost(ConnectionRefusedError()).reason)
 
     def test_errors_are_read_in_both_forms(self) -> None:
         connect = {"code": "not_found", "message": "m", "details": [{"type": "bailey.v1.Problem", "value": "CgZyZWFzb24SBnJlbWVkeRgBIgYKAWsSAXYqAnIx"}]}

@@ -339,4 +339,7 @@ def _failure(response: http.client.HTTPResponse, content: Optional[bytes] = None
 def _lost(error: BaseException) -> errors.BaileyError:
     if isinstance(error, socket.timeout):
         return errors.DeadlineExceeded("the server did not answer in time", reason="client_timeout")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        remedy = "give the client an ssl_context that trusts the server's certificate, or set SSL_CERT_FILE, and call the server by a name in it"
+        return errors.Unavailable(f"the server's certificate is not trusted: {error.verify_message}", reason="certificate_not_trusted", remedy=remedy)
     return errors.Unavailable(f"the server cannot be reached: {error}", reason="connection_lost", remedy="see whether it runs: baileyd status", retryable=True)

@@ -74,7 +74,7 @@ func (t *translator) claude(doc *policy.Document) error {
 	r := claudeRules{srt: s, files: s.claudePaths(&f.Sandbox.Filesystem)}
 	n := &f.Sandbox.Network
 	r.hosts = hosts{
-		allowed: s.list("sandbox."+keyAllowed, n.AllowedDomains), denied: s.list("sandbox."+keyDenied, n.DeniedDomains), ports: true,
+		allowed: s.allowedHosts(n), denied: s.list("sandbox."+keyDenied, n.DeniedDomains), ports: true,
 	}
 	r.permissions(&f.Permissions)
 	s.filesystem(&f.Sandbox.Filesystem, r.files, s.credentials(&f.Sandbox.Credentials))

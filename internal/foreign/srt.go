@@ -33,6 +33,7 @@ type srtFile struct {
 
 type srtNetwork struct {
 	AllowedDomains          []string      `json:"allowedDomains,omitempty"`
+	AllowAllDomains         *bool         `json:"allowAllDomains,omitempty"`
 	DeniedDomains           []string      `json:"deniedDomains,omitempty"`
 	DeniedDomainReasons     hujson.Value  `json:"deniedDomainReasons,omitempty"`
 	DeniedResolvedAddresses []string      `json:"deniedResolvedAddresses,omitempty" check:"cidr"`
@@ -120,12 +121,22 @@ func (t *translator) sandboxRuntime(doc *policy.Document) error {
 	t.environment()
 	s.filesystem(&f.Filesystem, s.paths(&f.Filesystem), s.credentials(&f.Credentials))
 	s.network(&f.Network)
-	s.hosts(hosts{allowed: s.list(keyAllowed, f.Network.AllowedDomains), denied: s.list(keyDenied, f.Network.DeniedDomains), ports: true})
+	s.hosts(hosts{allowed: s.allowedHosts(&f.Network), denied: s.list(keyDenied, f.Network.DeniedDomains), ports: true})
 	s.localBinding(f.Network.AllowLocalBinding)
 	s.sockets(f.Network.AllowUnixSockets, f.Network.AllowAllUnixSockets)
 	s.macos(&f)
 	s.idleKeys()
 	return nil
+}
+
+// allowedHosts are the hosts that can be reached: every one, or those of a list.
+func (s srt) allowedHosts(n *srtNetwork) []entry {
+	if on(n.AllowAllDomains) {
+		every := s.at("network.allowAllDomains")
+		every.text = "*"
+		return []entry{every}
+	}
+	return s.list(s.key(keyAllowed), n.AllowedDomains)
 }
 
 // key is a key of the file for people.

@@ -231,6 +231,19 @@ func (s *Sandbox) Stream(ctx context.Context, command *baileyv1.Command, stdout,
 	return nil, errStreamEnded
 }
 
+// Execs lists commands that run and, unless those are all that is wanted, such as have
+// ended lately.
+func (s *Sandbox) Execs(ctx context.Context, runningOnly bool) ([]*baileyv1.Exec, error) {
+	r := &baileyv1.ListExecsRequest{SandboxId: s.ID(), RunningOnly: runningOnly}
+	return pages(ctx, s.client.Execs.ListExecs, r, &r.PageToken, (*baileyv1.ListExecsResponse).GetExecs)
+}
+
+// Sessions lists the sessions of the sandbox.
+func (s *Sandbox) Sessions(ctx context.Context) ([]*baileyv1.Session, error) {
+	r := &baileyv1.ListSessionsRequest{SandboxId: s.ID()}
+	return pages(ctx, s.client.Sessions.ListSessions, r, &r.PageToken, (*baileyv1.ListSessionsResponse).GetSessions)
+}
+
 // Session is a shell that keeps its directory and variables between commands.
 type Session struct {
 	sandbox *Sandbox
@@ -256,6 +269,29 @@ func (s *Session) ID() string { return s.info.GetId() }
 // Run runs a line, or several, and waits for the end.
 func (s *Session) Run(ctx context.Context, command string) (*Result, error) {
 	return resultOf(s.sandbox.client.Sessions.RunSession(ctx, &baileyv1.RunSessionRequest{SandboxId: s.sandbox.ID(), SessionId: s.ID(), Command: command}))
+}
+
+// Stream runs a line, or several, and copies what it writes, as it comes.
+func (s *Session) Stream(ctx context.Context, command string, stdout, stderr io.Writer) (*baileyv1.Exit, error) {
+	stream, err := s.sandbox.client.Sessions.StreamSession(ctx, &baileyv1.StreamSessionRequest{SandboxId: s.sandbox.ID(), SessionId: s.ID(), Command: command})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	for stream.Receive() {
+		m := stream.Msg()
+		if m.GetExit() != nil {
+			return m.GetExit(), nil
+		}
+		to := stdout
+		if m.GetOutput().GetStream() == baileyv1.Stream_STREAM_STDERR {
+			to = stderr
+		}
+		if _, err := to.Write(m.GetOutput().GetData()); err != nil {
+			return nil, errors.Join(err, s.Interrupt(context.WithoutCancel(ctx)))
+		}
+	}
+	return nil, errors.Join(stream.Err(), errStreamEnded)
 }
 
 // Interrupt sends SIGINT to the command that runs.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/api/httpbody"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
@@ -68,43 +69,16 @@ func (s *Sandbox) WriteFile(ctx context.Context, path string, content io.Reader)
 // FILE_CHANGE_KIND_LOST says that one has to look again; it comes first, and after a
 // lost connection, which is taken up again.
 func (s *Sandbox) WatchFiles(ctx context.Context, path string, recursive bool) iter.Seq2[*baileyv1.FileChange, error] {
-	return func(yield func(*baileyv1.FileChange, error) bool) {
-		r := &baileyv1.WatchFilesRequest{SandboxId: s.ID(), Path: path, Recursive: recursive}
-		for attempt := 1; ; attempt++ {
-			progress, done, err := s.watchOnce(ctx, r, yield)
-			if done {
-				return
-			}
-			if progress {
-				attempt = 1
-			}
-			if retryable(err) && attempt < attempts {
-				err = pause(ctx, attempt)
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-		}
-	}
+	r := &baileyv1.WatchFilesRequest{SandboxId: s.ID(), Path: path, Recursive: recursive}
+	return persistent(ctx, func(ctx context.Context) (*connect.ServerStreamForClient[baileyv1.FileChange], error) {
+		return s.client.Files.WatchFiles(ctx, r)
+	}, func(*baileyv1.FileChange) {})
 }
 
-// watchOnce reads one stream to its end. It is done when there is nothing to watch any
-// more or nobody wants to.
-func (s *Sandbox) watchOnce(ctx context.Context, r *baileyv1.WatchFilesRequest, yield func(*baileyv1.FileChange, error) bool) (progress, done bool, err error) {
-	ctx, end := context.WithCancel(ctx)
-	defer end() // a stream that is closed is read to its end, and this one may have none
-	stream, err := s.client.Files.WatchFiles(ctx, r)
-	if err != nil {
-		return false, false, err
-	}
-	for stream.Receive() {
-		progress = true
-		if !yield(stream.Msg(), nil) {
-			return true, true, nil
-		}
-	}
-	return progress, stream.Err() == nil, stream.Err()
+// Download writes a directory of the workspace as a tar archive; an empty path is all of
+// it.
+func (s *Sandbox) Download(ctx context.Context, path string, to io.Writer) error {
+	return receive(to)(s.client.Files.DownloadArchive(ctx, &baileyv1.DownloadArchiveRequest{SandboxId: s.ID(), Path: path}))
 }
 
 // sendPieces reads to the end. That the server wants no more is no error: its
@@ -137,34 +111,14 @@ func (s *Sandbox) StatFile(ctx context.Context, path string) (*baileyv1.FileInfo
 // ListFiles lists a directory, and with recursive what is below it.
 func (s *Sandbox) ListFiles(ctx context.Context, path string, recursive bool) ([]*baileyv1.FileInfo, error) {
 	r := &baileyv1.ListFilesRequest{SandboxId: s.ID(), Path: path, Recursive: recursive}
-	var all []*baileyv1.FileInfo
-	for {
-		page, err := s.client.Files.ListFiles(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.GetFiles()...)
-		if r.PageToken = page.GetNextPageToken(); r.PageToken == "" {
-			return all, nil
-		}
-	}
+	return pages(ctx, s.client.Files.ListFiles, r, &r.PageToken, (*baileyv1.ListFilesResponse).GetFiles)
 }
 
 // GlobFiles lists what matches a pattern such as "src/**/*.go" in a directory of the
 // workspace; an empty path is the top.
 func (s *Sandbox) GlobFiles(ctx context.Context, path, pattern string) ([]*baileyv1.FileInfo, error) {
 	r := &baileyv1.GlobFilesRequest{SandboxId: s.ID(), Path: path, Pattern: pattern}
-	var all []*baileyv1.FileInfo
-	for {
-		page, err := s.client.Files.GlobFiles(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.GetFiles()...)
-		if r.PageToken = page.GetNextPageToken(); r.PageToken == "" {
-			return all, nil
-		}
-	}
+	return pages(ctx, s.client.Files.GlobFiles, r, &r.PageToken, (*baileyv1.GlobFilesResponse).GetFiles)
 }
 
 // MakeDirectory makes a directory, and those above it that are missing.

@@ -3,9 +3,13 @@ package sdk
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"iter"
 	"path/filepath"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
@@ -29,6 +33,26 @@ func (c *Client) Create(ctx context.Context, r *baileyv1.CreateSandboxRequest) (
 		return nil, err
 	}
 	return &Sandbox{client: c, info: info}, nil
+}
+
+// CreateMany makes many equal sandboxes in one request, all or an error.
+func (c *Client) CreateMany(ctx context.Context, count int, template *baileyv1.CreateSandboxRequest) ([]*Sandbox, error) {
+	res, err := c.Sandboxes.BatchCreateSandboxes(ctx, &baileyv1.BatchCreateSandboxesRequest{Template: template, Count: int32(count)}) //nolint:gosec // the server takes 1000
+	if err != nil {
+		return nil, err
+	}
+	var made []*Sandbox
+	for _, info := range res.GetSandboxes() {
+		made = append(made, &Sandbox{client: c, info: info})
+	}
+	if failures := res.GetFailures(); len(failures) > 0 {
+		err = fmt.Errorf("sdk: %d of %d sandboxes were not made: %s: %s", len(failures), count, failures[0].GetReason(), failures[0].GetMessage())
+		for _, s := range made {
+			err = errors.Join(err, s.Destroy(context.WithoutCancel(ctx)))
+		}
+		return nil, err
+	}
+	return made, nil
 }
 
 // Open returns a sandbox that is there.
@@ -139,9 +163,34 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 	return err
 }
 
+// Update changes labels, times, network and rules of a sandbox that stands. The request
+// says what.
+func (s *Sandbox) Update(ctx context.Context, r *baileyv1.UpdateSandboxRequest) error {
+	r.SandboxId = s.ID()
+	_, err := s.seen(s.client.Sandboxes.UpdateSandbox(ctx, r))
+	return err
+}
+
 // Snapshot keeps the files as they are now.
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (*baileyv1.Snapshot, error) {
 	return s.client.Sandboxes.CreateSnapshot(ctx, &baileyv1.CreateSnapshotRequest{SandboxId: s.ID(), Name: name})
+}
+
+// Snapshots lists them, the latest first.
+func (s *Sandbox) Snapshots(ctx context.Context) ([]*baileyv1.Snapshot, error) {
+	r := &baileyv1.ListSnapshotsRequest{SandboxId: s.ID()}
+	return pages(ctx, s.client.Sandboxes.ListSnapshots, r, &r.PageToken, (*baileyv1.ListSnapshotsResponse).GetSnapshots)
+}
+
+// DeleteSnapshot removes a snapshot.
+func (s *Sandbox) DeleteSnapshot(ctx context.Context, snapshot *baileyv1.Snapshot) error {
+	_, err := s.client.Sandboxes.DeleteSnapshot(ctx, &baileyv1.DeleteSnapshotRequest{SandboxId: s.ID(), SnapshotId: snapshot.GetId()})
+	return err
+}
+
+// ExportSnapshot writes the whole tree of a snapshot as a tar archive.
+func (s *Sandbox) ExportSnapshot(ctx context.Context, snapshot *baileyv1.Snapshot, to io.Writer) error {
+	return receive(to)(s.client.Sandboxes.ExportSnapshot(ctx, &baileyv1.ExportSnapshotRequest{SandboxId: s.ID(), SnapshotId: snapshot.GetId()}))
 }
 
 // Rollback goes back to the files of a snapshot.
@@ -193,6 +242,15 @@ func (s *Sandbox) ExposePort(ctx context.Context, port int) (string, error) {
 func (s *Sandbox) UnexposePort(ctx context.Context, port int) error {
 	_, err := s.client.Sandboxes.UnexposePort(ctx, &baileyv1.UnexposePortRequest{SandboxId: s.ID(), Port: int32(port)}) //nolint:gosec // the server knows no other
 	return err
+}
+
+// Events tells what happens in the sandbox from now on, or after the event of a cursor;
+// without kinds it is everything. A lost connection is taken up again where it was.
+func (s *Sandbox) Events(ctx context.Context, after string, kinds ...string) iter.Seq2[*baileyv1.Event, error] {
+	r := &baileyv1.WatchEventsRequest{SandboxId: s.ID(), After: after, Kinds: kinds}
+	return persistent(ctx, func(ctx context.Context) (*connect.ServerStreamForClient[baileyv1.Event], error) {
+		return s.client.Sandboxes.WatchEvents(ctx, r)
+	}, func(e *baileyv1.Event) { r.After = e.GetCursor() })
 }
 
 // Stats is what the sandbox uses.

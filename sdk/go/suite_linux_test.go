@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -54,6 +55,7 @@ type step struct {
 	Labels        []string          `json:"labels"`
 	Snapshot      string            `json:"snapshot"`
 	Count         int               `json:"count"`
+	RunningOnly   bool              `json:"runningOnly"`
 	RefusedBy     map[string]string `json:"refusedBy"`
 	Expect        map[string]any    `json:"expect"`
 }
@@ -304,6 +306,42 @@ var steps = map[string]func(*play, context.Context, *step) (result, error){
 	"globFiles": func(p *play, ctx context.Context, s *step) (result, error) {
 		return paths(p.GlobFiles(ctx, s.Path, s.Pattern))
 	},
+	"listExecs": func(p *play, ctx context.Context, s *step) (result, error) {
+		found, err := p.Execs(ctx, s.RunningOnly)
+		running, codes := []bool{}, []int32{}
+		for _, e := range found {
+			if running = append(running, e.GetRunning()); !e.GetRunning() {
+				codes = append(codes, e.GetExit().GetCode())
+			}
+		}
+		return result{"running": running, "exitCodes": codes}, err
+	},
+	"listSessions": func(p *play, ctx context.Context, _ *step) (result, error) {
+		found, err := p.Sessions(ctx)
+		alive := []bool{}
+		for _, n := range found {
+			alive = append(alive, n.GetAlive())
+		}
+		return result{"alive": alive}, err
+	},
+	"download": func(p *play, ctx context.Context, s *step) (result, error) {
+		var archive bytes.Buffer
+		err := p.Download(ctx, s.Path, &archive)
+		names := []string{}
+		for r := tar.NewReader(&archive); ; {
+			h, end := r.Next()
+			if end != nil {
+				return result{"names": names}, err
+			}
+			if h.Typeflag == tar.TypeReg {
+				names = append(names, h.Name)
+			}
+		}
+	},
+	"usage": func(p *play, ctx context.Context, _ *step) (result, error) {
+		u, err := p.Client().Server.GetUsage(ctx, &baileyv1.GetUsageRequest{})
+		return result{"sandboxesLimit": u.GetSandboxesLimit()}, err
+	},
 	"watchFiles": func(p *play, ctx context.Context, s *step) (result, error) {
 		for c, err := range p.WatchFiles(ctx, s.Path, s.Recursive) {
 			if err != nil {
@@ -439,4 +477,58 @@ func content(data []byte, err error) (result, error) {
 
 func state(s *baileyv1.Sandbox, err error) (result, error) {
 	return result{"state": strings.ToLower(strings.TrimPrefix(s.GetState().String(), "SANDBOX_STATE_"))}, err
+}
+
+func TestGoHasTheRest(t *testing.T) {
+	client, ctx := connectToOwnServer(t), t.Context()
+	all, err := client.CreateMany(ctx, 2, &baileyv1.CreateSandboxRequest{})
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for _, s := range all {
+		t.Cleanup(func() { _ = s.Destroy(context.Background()) })
+	}
+	s := all[0]
+	if err := s.Update(ctx, &baileyv1.UpdateSandboxRequest{Labels: &baileyv1.Labels{Labels: map[string]string{"a": "b"}}}); err != nil || s.Info().GetLabels()["a"] != "b" {
+		t.Errorf("labels: %v, %v", s.Info(), err)
+	}
+	// The stream tells what happens once it is there, so something has to until then.
+	seen, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		for seen.Err() == nil {
+			_, _ = s.Run(seen, Shell("true"))
+		}
+	}()
+	for e, err := range s.Events(ctx, "", "exec") {
+		if stop(); err != nil || e.GetKind() != "exec" || e.GetCursor() == "" {
+			t.Errorf("an event: %v, %v", e, err)
+		}
+		break
+	}
+	session, err := s.Session(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if exit, err := session.Stream(ctx, "echo out; echo err >&2; touch kept; (exit 3)", &stdout, &stderr); err != nil || exit.GetCode() != 3 || stdout.String() != "out\n" || stderr.String() != "err\n" {
+		t.Errorf("a session: %v, %v, %q, %q", exit, err, &stdout, &stderr)
+	}
+	snapshot, err := s.Snapshot(ctx, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := s.ExportSnapshot(ctx, snapshot, &archive); err != nil || !bytes.Contains(archive.Bytes(), []byte("kept")) {
+		t.Errorf("the archive of a snapshot: %d bytes, %v", archive.Len(), err)
+	}
+	if list, err := s.Snapshots(ctx); err != nil || len(list) != 1 || list[0].GetName() != "one" {
+		t.Errorf("snapshots: %v, %v", list, err)
+	}
+	if err := s.DeleteSnapshot(ctx, snapshot); err != nil {
+		t.Error(err)
+	}
+	if list, err := s.Snapshots(ctx); err != nil || len(list) != 0 {
+		t.Errorf("snapshots after the last was deleted: %v, %v", list, err)
+	}
 }

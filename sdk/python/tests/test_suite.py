@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import pathlib
+import tarfile
 import tempfile
 import unittest
 from typing import Any, Dict
@@ -115,6 +117,21 @@ class Scenario:
 
     def do_start(self, s: Dict[str, Any]) -> None:
         self.opened[s["process"]] = self.sandbox.popen(s["command"], open_stdin=s.get("openStdin"), terminal=s.get("terminal"))
+
+    def do_listExecs(self, s: Dict[str, Any]) -> Dict[str, Any]:
+        found = self.sandbox.execs(running_only=s.get("runningOnly", False))
+        same = [self.client.get_exec(self.sandbox.id, e.id).running for e in found]
+        return {"running": same, "exitCodes": [e.result.exit_code for e in found if e.result is not None]}
+
+    def do_listSessions(self, s: Dict[str, Any]) -> Dict[str, Any]:
+        return {"alive": [self.client.get_session(self.sandbox.id, n.id).alive for n in self.sandbox.sessions()]}
+
+    def do_download(self, s: Dict[str, Any]) -> Dict[str, Any]:
+        with tarfile.open(fileobj=io.BytesIO(b"".join(self.sandbox.download(s["path"])))) as archive:
+            return {"names": sorted(m.name for m in archive if m.isfile())}
+
+    def do_usage(self, s: Dict[str, Any]) -> Dict[str, Any]:
+        return {"sandboxesLimit": self.client.usage().sandboxes_limit}
 
     def do_write(self, s: Dict[str, Any]) -> None:
         self.opened[s["process"]].write(s["data"])

@@ -1,6 +1,6 @@
 /** The client: everything that a server does, by the names of its API. */
 import type { AgentOptions } from "node:https";
-import type { Change, Codebase, Event, ExposedPort, FileChange, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, Snapshot, Stats } from "./models.js";
+import type { Change, Codebase, Event, ExecInfo, ExposedPort, FileChange, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, SessionInfo, Snapshot, Stats, Usage } from "./models.js";
 import { ExecResult } from "./models.js";
 import { type Body, type Json, type Traceparent } from "./wire.js";
 /**
@@ -58,6 +58,17 @@ export interface UpdateOptions {
     ttl?: number;
     idleTimeout?: number;
 }
+/** Where the files of a codebase come from: a git repository, or a directory of the server's machine. */
+export interface ImportOptions {
+    git?: string;
+    /** A branch, a tag or a commit; otherwise the remote's HEAD. */
+    ref?: string;
+    directory?: string;
+    includeHistory?: boolean;
+    respectGitignore?: boolean;
+    /** Remove what the codebase has before. */
+    replace?: boolean;
+}
 /** Where a file is. */
 export type Tree = {
     sandboxId: string;
@@ -88,6 +99,8 @@ export declare class SandboxClient {
     close(): Promise<void>;
     /** What the server is and can do. */
     server(): Promise<Json>;
+    /** What an owner uses of what it may. */
+    usage(owner?: string): Promise<Usage>;
     createCodebase(name?: string, owner?: string, labels?: Record<string, string>): Promise<Codebase>;
     getCodebase(codebaseId: string): Promise<Codebase>;
     listCodebases(filter?: {
@@ -102,6 +115,8 @@ export declare class SandboxClient {
     }): Promise<Codebase>;
     /** Puts the files of a tar archive into a codebase, all of them or none. */
     uploadArchive(codebaseId: string, archive: Body, replace?: boolean): Promise<Codebase>;
+    /** Fills a codebase from a git repository, or from a directory of the server's machine. */
+    importCodebase(codebaseId: string, options: ImportOptions): Promise<Codebase>;
     /** A codebase as a tar archive. */
     downloadCodebase(codebaseId: string): AsyncGenerator<Buffer>;
     createSandbox(options?: CreateOptions): Promise<SandboxInfo>;
@@ -160,6 +175,11 @@ export declare class SandboxClient {
      * output. A lost connection is taken up again where it was.
      */
     attachExec(sandboxId: string, execId: string, signal?: AbortSignal): AsyncGenerator<OutputChunk | ExecResult>;
+    getExec(sandboxId: string, execId: string): Promise<ExecInfo>;
+    /** Commands that run, and those that have ended lately. */
+    listExecs(sandboxId: string, options?: {
+        runningOnly?: boolean;
+    }): AsyncGenerator<ExecInfo>;
     /** Waits for the end of a command; undefined if it has not come in time. */
     waitExec(sandboxId: string, execId: string, timeout?: number): Promise<ExecResult | undefined>;
     /** Writes to the input of a command, at an offset, and returns the next one. */
@@ -171,6 +191,8 @@ export declare class SandboxClient {
         cwd?: string;
         env?: Record<string, string>;
     }): Promise<string>;
+    getSession(sandboxId: string, sessionId: string): Promise<SessionInfo>;
+    listSessions(sandboxId: string): AsyncGenerator<SessionInfo>;
     runSession(sandboxId: string, sessionId: string, command: string, options?: {
         timeout?: number;
         stdin?: string | Uint8Array;
@@ -213,4 +235,6 @@ export declare class SandboxClient {
     }): AsyncGenerator<FileChange>;
     /** Puts a local directory into a sandbox; returns how many files there were. */
     uploadDirectory(sandboxId: string, directory: string, path?: string): Promise<number>;
+    /** A directory of a sandbox as a tar archive. */
+    downloadDirectory(sandboxId: string, path?: string): AsyncGenerator<Buffer>;
 }

@@ -36,6 +36,10 @@ export class SandboxClient {
     async server() {
         return this.#wire.call("ServerService/GetServer", {});
     }
+    /** What an owner uses of what it may. */
+    async usage(owner = "") {
+        return models.usage(await this.#wire.call("ServerService/GetUsage", { owner }));
+    }
     // Codebases.
     async createCodebase(name = "", owner = "", labels = {}) {
         return models.codebase(await this.#wire.call("CodebaseService/CreateCodebase", { name, owner, labels }));
@@ -58,6 +62,13 @@ export class SandboxClient {
     async uploadArchive(codebaseId, archive, replace = false) {
         const path = `/v1/codebases/${encodeURIComponent(codebaseId)}/archive`;
         return models.codebase(await this.#wire.send("POST", path, replace ? { replace: "true" } : {}, archive, "application/x-tar"));
+    }
+    /** Fills a codebase from a git repository, or from a directory of the server's machine. */
+    async importCodebase(codebaseId, options) {
+        const { git, ref, includeHistory, directory, respectGitignore, replace, ...unknown } = options;
+        refuse(unknown);
+        const source = directory === undefined ? { git: { url: git, ref, includeHistory } } : { directory };
+        return models.codebase(await this.#wire.call("CodebaseService/ImportCodebase", { codebaseId, ...source, respectGitignore, replace }));
     }
     /** A codebase as a tar archive. */
     downloadCodebase(codebaseId) {
@@ -102,10 +113,12 @@ export class SandboxClient {
         await this.#wire.call("SandboxService/DestroySandbox", { sandboxId, deleteCodebase: options.deleteCodebase ?? false });
     }
     async updateSandbox(sandboxId, changes) {
+        const { network, rules, labels, ttl, idleTimeout, ...unknown } = changes;
+        refuse(unknown);
         const request = {
-            sandboxId, network: changes.network === undefined ? undefined : policy(changes.network),
-            rules: changes.rules && { rules: changes.rules }, labels: changes.labels && { labels: changes.labels },
-            ttl: seconds(changes.ttl), idleTimeout: seconds(changes.idleTimeout),
+            sandboxId, network: network === undefined ? undefined : policy(network),
+            rules: rules && { rules }, labels: labels && { labels },
+            ttl: seconds(ttl), idleTimeout: seconds(idleTimeout),
         };
         return models.sandboxInfo(await this.#wire.call("SandboxService/UpdateSandbox", request));
     }
@@ -192,6 +205,15 @@ export class SandboxClient {
             }
         }
     }
+    async getExec(sandboxId, execId) {
+        return models.execInfo(await this.#wire.call("ExecService/GetExec", { sandboxId, execId }));
+    }
+    /** Commands that run, and those that have ended lately. */
+    async *listExecs(sandboxId, options = {}) {
+        const request = { sandboxId, runningOnly: options.runningOnly };
+        for await (const m of this.#pages("ExecService/ListExecs", "execs", request))
+            yield models.execInfo(m);
+    }
     /** Waits for the end of a command; undefined if it has not come in time. */
     async waitExec(sandboxId, execId, timeout) {
         const answer = await this.#wire.call("ExecService/WaitExec", { sandboxId, execId, timeout: seconds(timeout) });
@@ -212,7 +234,16 @@ export class SandboxClient {
     }
     // Sessions.
     async createSession(sandboxId, options = {}) {
-        return (await this.#wire.call("SessionService/CreateSession", { sandboxId, ...options }))["id"] ?? "";
+        const { shell, cwd, env, ...unknown } = options;
+        refuse(unknown);
+        return (await this.#wire.call("SessionService/CreateSession", { sandboxId, shell, cwd, env }))["id"] ?? "";
+    }
+    async getSession(sandboxId, sessionId) {
+        return models.sessionInfo(await this.#wire.call("SessionService/GetSession", { sandboxId, sessionId }));
+    }
+    async *listSessions(sandboxId) {
+        for await (const m of this.#pages("SessionService/ListSessions", "sessions", { sandboxId }))
+            yield models.sessionInfo(m);
     }
     async runSession(sandboxId, sessionId, command, options = {}) {
         const request = { sandboxId, sessionId, command, timeout: seconds(options.timeout), stdin: base64(options.stdin) };
@@ -287,6 +318,10 @@ export class SandboxClient {
         const answer = await this.#wire.send("PUT", `/v1/sandboxes/${encodeURIComponent(sandboxId)}/files:archive`, { path }, pack(directory), "application/x-tar");
         return Number(answer["fileCount"] ?? 0);
     }
+    /** A directory of a sandbox as a tar archive. */
+    downloadDirectory(sandboxId, path = "") {
+        return this.#wire.fetch(`/v1/sandboxes/${encodeURIComponent(sandboxId)}/files:archive`, { path });
+    }
     async *#pages(method, noun, request) {
         for (let pageToken = "";;) {
             const answer = await this.#wire.call(method, { ...request, pageToken });
@@ -320,15 +355,28 @@ const policy = (p) => (typeof p === "string" ? p : JSON.stringify(p));
 function treePath(tree) {
     return "sandboxId" in tree ? `/v1/sandboxes/${encodeURIComponent(tree.sandboxId)}` : `/v1/codebases/${encodeURIComponent(tree.codebaseId)}`;
 }
+/** Refuses what is left of options: a misspelt one would be taken for a default. */
+function refuse(unknown) {
+    const names = Object.keys(unknown);
+    if (names.length > 0)
+        throw new TypeError(`there is no option ${names.map((n) => JSON.stringify(n)).join(", ")}`);
+}
 function creation(o) {
-    const { policy: given, ttl, idleTimeout, start, ...rest } = o;
+    const { codebaseId, image, snapshotId, name, owner, labels, runtime, preset, policy: given, rules, resources, env, ttl, idleTimeout, ports, start, ...unknown } = o;
+    refuse(unknown);
     return {
-        ...rest, policy: given === undefined ? undefined : policy(given),
-        ttl: seconds(ttl), idleTimeout: seconds(idleTimeout), createOnly: start === false,
+        codebaseId, image, snapshotId, name, owner, labels, runtime, preset, policy: given === undefined ? undefined : policy(given),
+        rules, resources: resources && limits(resources), env, ttl: seconds(ttl), idleTimeout: seconds(idleTimeout), ports, createOnly: start === false,
     };
 }
+function limits(o) {
+    const { memoryBytes, cpuQuota, pidsLimit, diskBytes, openFiles, outputBytes, ...unknown } = o;
+    refuse(unknown);
+    return { memoryBytes, cpuQuota, pidsLimit, diskBytes, openFiles, outputBytes };
+}
 function commandMessage(command, o) {
-    const { timeout, stdin, outputLimit, ...rest } = o;
+    const { cwd, env, user, timeout, stdin, outputLimit, openStdin, terminal, ...unknown } = o;
+    refuse(unknown);
     const what = typeof command === "string" ? { shell: command } : { argv: command };
-    return { ...what, ...rest, timeout: seconds(timeout), stdin: base64(stdin), outputLimitBytes: outputLimit };
+    return { ...what, cwd, env, user, openStdin, terminal, timeout: seconds(timeout), stdin: base64(stdin), outputLimitBytes: outputLimit };
 }

@@ -147,6 +147,37 @@ export declare class CommandFailed extends BaileyError {
     readonly result: ExecResult;
     constructor(result: ExecResult);
 }
+/** A command as it was when the server was asked. Its output is in Sandbox.process. */
+export interface ExecInfo {
+    id: string;
+    sandboxId: string;
+    sessionId: string;
+    argv: string[];
+    running: boolean;
+    stdoutSize: number;
+    stderrSize: number;
+    /** How it ended, unless it runs. */
+    result: ExecResult | undefined;
+}
+/** A session as it was when the server was asked. */
+export interface SessionInfo {
+    id: string;
+    sandboxId: string;
+    shell: string;
+    busy: boolean;
+    alive: boolean;
+}
+/** What an owner uses of what it may; a limit of 0 is none. */
+export interface Usage {
+    owner: string;
+    sandboxes: number;
+    sandboxesLimit: number;
+    execs: number;
+    execsLimit: number;
+    storageBytes: number;
+    storageLimitBytes: number;
+    requestsPerSecondLimit: number;
+}
 export declare const codebase: (m: Json) => Codebase;
 export declare const sandboxInfo: (m: Json) => SandboxInfo;
 export declare const exposedPort: (m: Json) => ExposedPort;
@@ -158,5 +189,8 @@ export declare const stats: (m: Json) => Stats;
 export declare const event: (m: Json) => Event;
 export declare const chunk: (m: Json) => OutputChunk;
 export declare const execResult: (m: Json) => ExecResult;
+export declare const execInfo: (m: Json) => ExecInfo;
+export declare const sessionInfo: (m: Json) => SessionInfo;
+export declare const usage: (m: Json) => Usage;
 /** A number of seconds as the API has it. */
 export declare const duration: (seconds: number) => string;

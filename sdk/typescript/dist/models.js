@@ -114,5 +114,19 @@ export const chunk = (m) => ({
     stream: m["stream"] === "STREAM_STDERR" ? "stderr" : "stdout", offset: Number(m["offset"] ?? 0), data: Buffer.from(m["data"] ?? "", "base64"),
 });
 export const execResult = (m) => new ExecResult(m["exit"] ?? {}, Buffer.from(m["stdout"] ?? "", "base64"), Buffer.from(m["stderr"] ?? "", "base64"), m["execId"] ?? "", Boolean(m["stdoutTruncated"] || m["stderrTruncated"]));
+export const execInfo = (m) => ({
+    id: m["id"] ?? "", sandboxId: m["sandboxId"] ?? "", sessionId: m["sessionId"] ?? "", argv: m["argv"] ?? [], running: m["running"] ?? false,
+    stdoutSize: Number(m["stdoutBytes"] ?? 0), stderrSize: Number(m["stderrBytes"] ?? 0),
+    result: m["running"] ? undefined : new ExecResult(m["exit"] ?? {}, Buffer.alloc(0), Buffer.alloc(0), m["id"] ?? "", m["outputTruncated"] ?? false),
+});
+export const sessionInfo = (m) => ({
+    id: m["id"] ?? "", sandboxId: m["sandboxId"] ?? "", shell: m["shell"] ?? "", busy: m["busy"] ?? false, alive: m["alive"] ?? false,
+});
+export const usage = (m) => ({
+    owner: m["owner"] ?? "", sandboxes: Number(m["sandboxes"] ?? 0), sandboxesLimit: Number(m["sandboxesLimit"] ?? 0),
+    execs: Number(m["execs"] ?? 0), execsLimit: Number(m["execsLimit"] ?? 0),
+    storageBytes: Number(m["storageBytes"] ?? 0), storageLimitBytes: Number(m["storageLimitBytes"] ?? 0),
+    requestsPerSecondLimit: Number(m["requestsPerSecondLimit"] ?? 0),
+});
 /** A number of seconds as the API has it. */
 export const duration = (seconds) => `${seconds.toFixed(9).replace(/\.?0+$/, "")}s`;

@@ -1,6 +1,6 @@
 /** Sandboxes, as a program wants to use them. */
 import { SandboxClient, type Command, type CreateOptions, type ExecOptions, type StartOptions, type UpdateOptions } from "./client.js";
-import type { Change, Event, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats } from "./models.js";
+import type { Change, Event, ExecInfo, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, SessionInfo, Snapshot, Stats } from "./models.js";
 import { ExecResult } from "./models.js";
 import type { Body } from "./wire.js";
 /** How to make a sandbox, and with which client. */
@@ -59,6 +59,11 @@ export declare class Sandbox implements AsyncDisposable {
     stream(command: Command, options?: StartOptions): AsyncGenerator<OutputChunk>;
     /** A command that was started before, by this program or another. */
     process(execId: string): Process;
+    /** Commands that run, and those that have ended lately. */
+    execs(options?: {
+        runningOnly?: boolean;
+    }): Promise<ExecInfo[]>;
+    sessions(): Promise<SessionInfo[]>;
     /** Starts a shell that keeps its directory and variables between commands. */
     session(options?: {
         shell?: string;
@@ -90,6 +95,8 @@ export declare class Sandbox implements AsyncDisposable {
     }): AsyncGenerator<FileChange>;
     /** Puts a local directory into the workspace. */
     upload(directory: string, path?: string): Promise<number>;
+    /** A directory of the workspace as a tar archive. */
+    download(path?: string): AsyncGenerator<Buffer>;
     /** Keeps the files as they are now. */
     snapshot(name?: string): Promise<Snapshot>;
     snapshots(): Promise<Snapshot[]>;

@@ -121,6 +121,13 @@ export class Sandbox {
     process(execId) {
         return new Process(this.client, this.id, execId);
     }
+    /** Commands that run, and those that have ended lately. */
+    execs(options) {
+        return collect(this.client.listExecs(this.id, options));
+    }
+    sessions() {
+        return collect(this.client.listSessions(this.id));
+    }
     /** Starts a shell that keeps its directory and variables between commands. */
     async session(options) {
         return new Session(this.client, this.id, await this.client.createSession(this.id, options));
@@ -161,6 +168,10 @@ export class Sandbox {
     /** Puts a local directory into the workspace. */
     upload(directory, path = "") {
         return this.client.uploadDirectory(this.id, directory, path);
+    }
+    /** A directory of the workspace as a tar archive. */
+    download(path = "") {
+        return this.client.downloadDirectory(this.id, path);
     }
     // Snapshots.
     /** Keeps the files as they are now. */

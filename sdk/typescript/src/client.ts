@@ -5,7 +5,7 @@ import type { AgentOptions } from "node:https";
 import * as embedded from "./embedded.js";
 import { BaileyError } from "./errors.js";
 import * as models from "./models.js";
-import type { Change, Codebase, Event, ExposedPort, FileChange, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, Snapshot, Stats } from "./models.js";
+import type { Change, Codebase, Event, ExecInfo, ExposedPort, FileChange, FileInfo, OutputChunk, PathRule, ResourceLimits, RuntimeType, SandboxInfo, SandboxState, SessionInfo, Snapshot, Stats, Usage } from "./models.js";
 import { ExecResult } from "./models.js";
 import { pack } from "./tar.js";
 import { Wire, pause, type Body, type Json, type Traceparent } from "./wire.js";
@@ -67,6 +67,18 @@ export interface UpdateOptions {
   idleTimeout?: number;
 }
 
+/** Where the files of a codebase come from: a git repository, or a directory of the server's machine. */
+export interface ImportOptions {
+  git?: string;
+  /** A branch, a tag or a commit; otherwise the remote's HEAD. */
+  ref?: string;
+  directory?: string;
+  includeHistory?: boolean;
+  respectGitignore?: boolean;
+  /** Remove what the codebase has before. */
+  replace?: boolean;
+}
+
 /** Where a file is. */
 export type Tree = { sandboxId: string } | { codebaseId: string };
 
@@ -119,6 +131,11 @@ export class SandboxClient {
     return this.#wire.call("ServerService/GetServer", {});
   }
 
+  /** What an owner uses of what it may. */
+  async usage(owner = ""): Promise<Usage> {
+    return models.usage(await this.#wire.call("ServerService/GetUsage", { owner }));
+  }
+
   // Codebases.
 
   async createCodebase(name = "", owner = "", labels: Record<string, string> = {}): Promise<Codebase> {
@@ -146,6 +163,14 @@ export class SandboxClient {
   async uploadArchive(codebaseId: string, archive: Body, replace = false): Promise<Codebase> {
     const path = `/v1/codebases/${encodeURIComponent(codebaseId)}/archive`;
     return models.codebase(await this.#wire.send("POST", path, replace ? { replace: "true" } : {}, archive, "application/x-tar"));
+  }
+
+  /** Fills a codebase from a git repository, or from a directory of the server's machine. */
+  async importCodebase(codebaseId: string, options: ImportOptions): Promise<Codebase> {
+    const { git, ref, includeHistory, directory, respectGitignore, replace, ...unknown } = options;
+    refuse(unknown);
+    const source = directory === undefined ? { git: { url: git, ref, includeHistory } } : { directory };
+    return models.codebase(await this.#wire.call("CodebaseService/ImportCodebase", { codebaseId, ...source, respectGitignore, replace }));
   }
 
   /** A codebase as a tar archive. */
@@ -201,10 +226,12 @@ export class SandboxClient {
   }
 
   async updateSandbox(sandboxId: string, changes: UpdateOptions): Promise<SandboxInfo> {
+    const { network, rules, labels, ttl, idleTimeout, ...unknown } = changes;
+    refuse(unknown);
     const request = {
-      sandboxId, network: changes.network === undefined ? undefined : policy(changes.network),
-      rules: changes.rules && { rules: changes.rules }, labels: changes.labels && { labels: changes.labels },
-      ttl: seconds(changes.ttl), idleTimeout: seconds(changes.idleTimeout),
+      sandboxId, network: network === undefined ? undefined : policy(network),
+      rules: rules && { rules }, labels: labels && { labels },
+      ttl: seconds(ttl), idleTimeout: seconds(idleTimeout),
     };
     return models.sandboxInfo(await this.#wire.call("SandboxService/UpdateSandbox", request));
   }
@@ -308,6 +335,16 @@ export class SandboxClient {
     }
   }
 
+  async getExec(sandboxId: string, execId: string): Promise<ExecInfo> {
+    return models.execInfo(await this.#wire.call("ExecService/GetExec", { sandboxId, execId }));
+  }
+
+  /** Commands that run, and those that have ended lately. */
+  async *listExecs(sandboxId: string, options: { runningOnly?: boolean } = {}): AsyncGenerator<ExecInfo> {
+    const request = { sandboxId, runningOnly: options.runningOnly };
+    for await (const m of this.#pages("ExecService/ListExecs", "execs", request)) yield models.execInfo(m);
+  }
+
   /** Waits for the end of a command; undefined if it has not come in time. */
   async waitExec(sandboxId: string, execId: string, timeout?: number): Promise<ExecResult | undefined> {
     const answer = await this.#wire.call("ExecService/WaitExec", { sandboxId, execId, timeout: seconds(timeout) });
@@ -332,7 +369,17 @@ export class SandboxClient {
   // Sessions.
 
   async createSession(sandboxId: string, options: { shell?: string; cwd?: string; env?: Record<string, string> } = {}): Promise<string> {
-    return (await this.#wire.call("SessionService/CreateSession", { sandboxId, ...options }))["id"] ?? "";
+    const { shell, cwd, env, ...unknown } = options;
+    refuse(unknown);
+    return (await this.#wire.call("SessionService/CreateSession", { sandboxId, shell, cwd, env }))["id"] ?? "";
+  }
+
+  async getSession(sandboxId: string, sessionId: string): Promise<SessionInfo> {
+    return models.sessionInfo(await this.#wire.call("SessionService/GetSession", { sandboxId, sessionId }));
+  }
+
+  async *listSessions(sandboxId: string): AsyncGenerator<SessionInfo> {
+    for await (const m of this.#pages("SessionService/ListSessions", "sessions", { sandboxId })) yield models.sessionInfo(m);
   }
 
   async runSession(sandboxId: string, sessionId: string, command: string, options: { timeout?: number; stdin?: string | Uint8Array } = {}): Promise<ExecResult> {
@@ -418,6 +465,11 @@ export class SandboxClient {
     return Number(answer["fileCount"] ?? 0);
   }
 
+  /** A directory of a sandbox as a tar archive. */
+  downloadDirectory(sandboxId: string, path = ""): AsyncGenerator<Buffer> {
+    return this.#wire.fetch(`/v1/sandboxes/${encodeURIComponent(sandboxId)}/files:archive`, { path });
+  }
+
   async *#pages(method: string, noun: string, request: Json): AsyncGenerator<Json> {
     for (let pageToken = ""; ; ) {
       const answer = await this.#wire.call(method, { ...request, pageToken });
@@ -452,16 +504,30 @@ function treePath(tree: Tree): string {
   return "sandboxId" in tree ? `/v1/sandboxes/${encodeURIComponent(tree.sandboxId)}` : `/v1/codebases/${encodeURIComponent(tree.codebaseId)}`;
 }
 
+/** Refuses what is left of options: a misspelt one would be taken for a default. */
+function refuse(unknown: object): void {
+  const names = Object.keys(unknown);
+  if (names.length > 0) throw new TypeError(`there is no option ${names.map((n) => JSON.stringify(n)).join(", ")}`);
+}
+
 function creation(o: CreateOptions): Json {
-  const { policy: given, ttl, idleTimeout, start, ...rest } = o;
+  const { codebaseId, image, snapshotId, name, owner, labels, runtime, preset, policy: given, rules, resources, env, ttl, idleTimeout, ports, start, ...unknown } = o;
+  refuse(unknown);
   return {
-    ...rest, policy: given === undefined ? undefined : policy(given),
-    ttl: seconds(ttl), idleTimeout: seconds(idleTimeout), createOnly: start === false,
+    codebaseId, image, snapshotId, name, owner, labels, runtime, preset, policy: given === undefined ? undefined : policy(given),
+    rules, resources: resources && limits(resources), env, ttl: seconds(ttl), idleTimeout: seconds(idleTimeout), ports, createOnly: start === false,
   };
 }
 
+function limits(o: ResourceLimits): Json {
+  const { memoryBytes, cpuQuota, pidsLimit, diskBytes, openFiles, outputBytes, ...unknown } = o;
+  refuse(unknown);
+  return { memoryBytes, cpuQuota, pidsLimit, diskBytes, openFiles, outputBytes };
+}
+
 function commandMessage(command: Command, o: StartOptions): Json {
-  const { timeout, stdin, outputLimit, ...rest } = o;
+  const { cwd, env, user, timeout, stdin, outputLimit, openStdin, terminal, ...unknown } = o;
+  refuse(unknown);
   const what = typeof command === "string" ? { shell: command } : { argv: command };
-  return { ...what, ...rest, timeout: seconds(timeout), stdin: base64(stdin), outputLimitBytes: outputLimit };
+  return { ...what, cwd, env, user, openStdin, terminal, timeout: seconds(timeout), stdin: base64(stdin), outputLimitBytes: outputLimit };
 }

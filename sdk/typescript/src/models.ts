@@ -206,6 +206,40 @@ export class CommandFailed extends BaileyError {
 
 const word = (text: string | undefined, prefix: string) => (text ?? "").replace(prefix, "").toLowerCase();
 
+/** A command as it was when the server was asked. Its output is in Sandbox.process. */
+export interface ExecInfo {
+  id: string;
+  sandboxId: string;
+  sessionId: string;
+  argv: string[];
+  running: boolean;
+  stdoutSize: number;
+  stderrSize: number;
+  /** How it ended, unless it runs. */
+  result: ExecResult | undefined;
+}
+
+/** A session as it was when the server was asked. */
+export interface SessionInfo {
+  id: string;
+  sandboxId: string;
+  shell: string;
+  busy: boolean;
+  alive: boolean;
+}
+
+/** What an owner uses of what it may; a limit of 0 is none. */
+export interface Usage {
+  owner: string;
+  sandboxes: number;
+  sandboxesLimit: number;
+  execs: number;
+  execsLimit: number;
+  storageBytes: number;
+  storageLimitBytes: number;
+  requestsPerSecondLimit: number;
+}
+
 export const codebase = (m: Json): Codebase => ({
   id: m["id"] ?? "", name: m["name"] ?? "", owner: m["owner"] ?? "", labels: m["labels"] ?? {},
   version: Number(m["version"] ?? 0), fileCount: Number(m["fileCount"] ?? 0), sizeBytes: Number(m["sizeBytes"] ?? 0),
@@ -259,6 +293,23 @@ export const execResult = (m: Json): ExecResult =>
     m["exit"] ?? {}, Buffer.from(m["stdout"] ?? "", "base64"), Buffer.from(m["stderr"] ?? "", "base64"),
     m["execId"] ?? "", Boolean(m["stdoutTruncated"] || m["stderrTruncated"]),
   );
+
+export const execInfo = (m: Json): ExecInfo => ({
+  id: m["id"] ?? "", sandboxId: m["sandboxId"] ?? "", sessionId: m["sessionId"] ?? "", argv: m["argv"] ?? [], running: m["running"] ?? false,
+  stdoutSize: Number(m["stdoutBytes"] ?? 0), stderrSize: Number(m["stderrBytes"] ?? 0),
+  result: m["running"] ? undefined : new ExecResult(m["exit"] ?? {}, Buffer.alloc(0), Buffer.alloc(0), m["id"] ?? "", m["outputTruncated"] ?? false),
+});
+
+export const sessionInfo = (m: Json): SessionInfo => ({
+  id: m["id"] ?? "", sandboxId: m["sandboxId"] ?? "", shell: m["shell"] ?? "", busy: m["busy"] ?? false, alive: m["alive"] ?? false,
+});
+
+export const usage = (m: Json): Usage => ({
+  owner: m["owner"] ?? "", sandboxes: Number(m["sandboxes"] ?? 0), sandboxesLimit: Number(m["sandboxesLimit"] ?? 0),
+  execs: Number(m["execs"] ?? 0), execsLimit: Number(m["execsLimit"] ?? 0),
+  storageBytes: Number(m["storageBytes"] ?? 0), storageLimitBytes: Number(m["storageLimitBytes"] ?? 0),
+  requestsPerSecondLimit: Number(m["requestsPerSecondLimit"] ?? 0),
+});
 
 /** A number of seconds as the API has it. */
 export const duration = (seconds: number): string => `${seconds.toFixed(9).replace(/\.?0+$/, "")}s`;

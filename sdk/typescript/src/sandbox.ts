@@ -3,7 +3,7 @@
 import { basename, resolve } from "node:path";
 
 import { SandboxClient, type Command, type CreateOptions, type ExecOptions, type StartOptions, type UpdateOptions } from "./client.js";
-import type { Change, Event, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats } from "./models.js";
+import type { Change, Event, ExecInfo, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, SessionInfo, Snapshot, Stats } from "./models.js";
 import { ExecResult } from "./models.js";
 import type { Body } from "./wire.js";
 
@@ -151,6 +151,15 @@ export class Sandbox implements AsyncDisposable {
     return new Process(this.client, this.id, execId);
   }
 
+  /** Commands that run, and those that have ended lately. */
+  execs(options?: { runningOnly?: boolean }): Promise<ExecInfo[]> {
+    return collect(this.client.listExecs(this.id, options));
+  }
+
+  sessions(): Promise<SessionInfo[]> {
+    return collect(this.client.listSessions(this.id));
+  }
+
   /** Starts a shell that keeps its directory and variables between commands. */
   async session(options?: { shell?: string; cwd?: string; env?: Record<string, string> }): Promise<Session> {
     return new Session(this.client, this.id, await this.client.createSession(this.id, options));
@@ -203,6 +212,11 @@ export class Sandbox implements AsyncDisposable {
   /** Puts a local directory into the workspace. */
   upload(directory: string, path = ""): Promise<number> {
     return this.client.uploadDirectory(this.id, directory, path);
+  }
+
+  /** A directory of the workspace as a tar archive. */
+  download(path = ""): AsyncGenerator<Buffer> {
+    return this.client.downloadDirectory(this.id, path);
   }
 
   // Snapshots.

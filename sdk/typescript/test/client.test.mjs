@@ -67,6 +67,21 @@ describe("the client", () => {
     await assert.rejects(SandboxClient.connect({ address: "localhost:80" }), TypeError);
   });
 
+  it("refuses misspelt options", async () => {
+    const misspelt = { name: "TypeError", message: /no option/ };
+    await assert.rejects(Sandbox.fromLocal(".", { client, memoryBytes: 3 }), misspelt);
+    await assert.rejects(client.createSandbox({ resources: { memoryByte: 3 } }), misspelt);
+    const sb = await Sandbox.create({ client });
+    try {
+      await assert.rejects(sb.run("true", { timout: 1 }), misspelt);
+      await assert.rejects(sb.update({ label: {} }), misspelt);
+      await assert.rejects(sb.session({ dir: "/" }), misspelt);
+      await assert.rejects(client.importCodebase(sb.id, { url: "/" }), misspelt);
+    } finally {
+      await sb.destroy();
+    }
+  });
+
   it("ends a command that is given up", async () => {
     const sb = await Sandbox.create({ client });
     try {

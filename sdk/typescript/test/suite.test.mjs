@@ -20,6 +20,20 @@ const result = (r) => ({
 const file = (f) => ({ path: f.path, size: f.size, type: f.type });
 const content = (b) => ({ content: b.toString(), contentBase64: b.toString("base64") });
 
+// The names of files in a tar archive.
+async function names(archive) {
+  const pieces = [];
+  for await (const piece of archive) pieces.push(piece);
+  const all = Buffer.concat(pieces);
+  const found = [];
+  for (let at = 0; all[at]; ) {
+    const [name, size, type] = [[0, 100], [124, 12], [156, 1]].map(([from, length]) => all.toString("utf8", at + from, at + from + length).replace(/\0.*$/s, ""));
+    if (type === "0") found.push(name);
+    at += 512 + 512 * Math.ceil(parseInt(size, 8) / 512);
+  }
+  return found.sort();
+}
+
 // What each step does, given the scenario under way and the step.
 const steps = {
   run: async (p, { command, env, cwd, stdin, timeout }) => result(await p.sandbox.run(command, { env, cwd, stdin, timeout })),
@@ -53,6 +67,14 @@ const steps = {
     const terminal = s.terminal && { rows: s.terminal[0], columns: s.terminal[1] };
     p.opened[s.process] = await p.sandbox.spawn(s.command, { openStdin: s.openStdin, terminal });
   },
+  listExecs: async (p, s) => {
+    const found = await p.sandbox.execs({ runningOnly: s.runningOnly });
+    const same = await Promise.all(found.map((e) => p.client.getExec(p.sandbox.id, e.id)));
+    return { running: same.map((e) => e.running), exitCodes: found.filter((e) => e.result).map((e) => e.result.exitCode) };
+  },
+  listSessions: async (p) => ({ alive: await Promise.all((await p.sandbox.sessions()).map(async (n) => (await p.client.getSession(p.sandbox.id, n.id)).alive)) }),
+  download: async (p, s) => ({ names: await names(p.sandbox.download(s.path)) }),
+  usage: async (p) => ({ sandboxesLimit: (await p.client.usage()).sandboxesLimit }),
   write: (p, s) => p.opened[s.process].write(s.data),
   closeStdin: (p, s) => p.opened[s.process].closeStdin(),
   output: async (p, s) => result(await p.opened[s.process].output()),

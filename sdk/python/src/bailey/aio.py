@@ -12,7 +12,7 @@ from typing import IO, Any, AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from . import _tar, _wire
 from ._wire import Hangup
 from .client import Command, SandboxClient
-from .models import Change, Event, ExecResult, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, Snapshot, Stats
+from .models import Change, Event, ExecInfo, ExecResult, ExposedPort, FileChange, FileInfo, OutputChunk, SandboxInfo, SessionInfo, Snapshot, Stats
 from .sandbox import Process, Sandbox, Session
 
 __all__ = ["AsyncProcess", "AsyncSandbox", "AsyncSession"]
@@ -183,6 +183,12 @@ class AsyncSandbox:
     def process(self, exec_id: str) -> "AsyncProcess":
         return AsyncProcess(self._sandbox.process(exec_id))
 
+    async def execs(self, *, running_only: bool = False) -> List[ExecInfo]:
+        return await _call(self._sandbox.execs, running_only=running_only)
+
+    async def sessions(self) -> List[SessionInfo]:
+        return await _call(self._sandbox.sessions)
+
     def session(self, **options: Any) -> "AsyncSession":
         """A shell that keeps its directory and variables; use it with ``async with``."""
         return AsyncSession(self._sandbox, options)
@@ -221,6 +227,9 @@ class AsyncSandbox:
 
     async def upload(self, directory: _tar.Path, path: str = "", *, exclude: Sequence[str] = ()) -> int:
         return await _call(self._sandbox.upload, directory, path, exclude=exclude)
+
+    def download(self, path: str = "") -> AsyncIterator[bytes]:
+        return _iterate(self._sandbox.download(path))
 
     # Snapshots.
 

@@ -15,6 +15,7 @@ from .models import (
     Change,
     Codebase,
     Event,
+    ExecInfo,
     ExecResult,
     ExposedPort,
     FileChange,
@@ -24,6 +25,7 @@ from .models import (
     ResourceLimits,
     RuntimeType,
     SandboxInfo,
+    SessionInfo,
     Snapshot,
     Stats,
     Usage,
@@ -116,9 +118,9 @@ class SandboxClient:
         """A codebase as a tar archive, in pieces."""
         return self._wire.fetch(f"/v1/codebases/{codebase_id}/archive", {})
 
-    def import_codebase(self, codebase_id: str, *, git: str = "", ref: str = "", directory: str = "", include_history: bool = False, respect_gitignore: bool = False) -> Codebase:
+    def import_codebase(self, codebase_id: str, *, git: str = "", ref: str = "", directory: str = "", include_history: bool = False, respect_gitignore: bool = False, replace: bool = False) -> Codebase:
         """Fill a codebase from a git repository, or from a directory of the server's machine."""
-        request: Dict[str, Any] = {"codebaseId": codebase_id, "respectGitignore": respect_gitignore}
+        request: Dict[str, Any] = {"codebaseId": codebase_id, "respectGitignore": respect_gitignore, "replace": replace}
         if directory:
             request["directory"] = directory
         else:
@@ -307,6 +309,14 @@ class SandboxClient:
             wait(attempt)
             attempt += 1
 
+    def get_exec(self, sandbox_id: str, exec_id: str) -> ExecInfo:
+        return ExecInfo._from(self._wire.call("ExecService/GetExec", {"sandboxId": sandbox_id, "execId": exec_id}))
+
+    def list_execs(self, sandbox_id: str, *, running_only: bool = False) -> Iterator[ExecInfo]:
+        """Commands that run, and those that have ended lately."""
+        for m in self._pages("ExecService/ListExecs", "execs", {"sandboxId": sandbox_id, "runningOnly": running_only}):
+            yield ExecInfo._from(m)
+
     def wait_exec(self, sandbox_id: str, exec_id: str, timeout: Optional[float] = None) -> Optional[ExecResult]:
         """Wait for the end of a command; ``None`` if it has not come in time."""
         request: Dict[str, Any] = {"sandboxId": sandbox_id, "execId": exec_id}
@@ -335,6 +345,13 @@ class SandboxClient:
         """Start a shell that stays, and return its id."""
         request = {"sandboxId": sandbox_id, "shell": shell, "cwd": cwd, "env": dict(env or {})}
         return str(self._wire.call("SessionService/CreateSession", request).get("id", ""))
+
+    def get_session(self, sandbox_id: str, session_id: str) -> SessionInfo:
+        return SessionInfo._from(self._wire.call("SessionService/GetSession", {"sandboxId": sandbox_id, "sessionId": session_id}))
+
+    def list_sessions(self, sandbox_id: str) -> Iterator[SessionInfo]:
+        for m in self._pages("SessionService/ListSessions", "sessions", {"sandboxId": sandbox_id}):
+            yield SessionInfo._from(m)
 
     def run_session(self, sandbox_id: str, session_id: str, command: str, *, timeout: Optional[float] = None, stdin: Union[str, bytes, None] = None) -> ExecResult:
         """Run a line in a session and wait for its end."""

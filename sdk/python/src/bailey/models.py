@@ -323,6 +323,50 @@ class Change:
 
 
 @dataclass(frozen=True)
+class ExecInfo:
+    """A command as it was when the server was asked. Its output is in
+    :meth:`~bailey.sandbox.Sandbox.process`."""
+
+    id: str
+    sandbox_id: str
+    session_id: str
+    argv: List[str]
+    running: bool
+    stdout_size: int
+    stderr_size: int
+    result: Optional[ExecResult]
+
+    @classmethod
+    def _from(cls, m: Mapping[str, Any]) -> "ExecInfo":
+        running = bool(m.get("running"))
+        return cls(
+            id=m.get("id", ""),
+            sandbox_id=m.get("sandboxId", ""),
+            session_id=m.get("sessionId", ""),
+            argv=list(m.get("argv") or ()),
+            running=running,
+            stdout_size=int(m.get("stdoutBytes", 0)),
+            stderr_size=int(m.get("stderrBytes", 0)),
+            result=None if running else ExecResult._ended(m.get("exit") or {}, b"", b"", m.get("id", ""), bool(m.get("outputTruncated"))),
+        )
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    """A session as it was when the server was asked."""
+
+    id: str
+    sandbox_id: str
+    shell: str
+    busy: bool
+    alive: bool
+
+    @classmethod
+    def _from(cls, m: Mapping[str, Any]) -> "SessionInfo":
+        return cls(id=m.get("id", ""), sandbox_id=m.get("sandboxId", ""), shell=m.get("shell", ""), busy=bool(m.get("busy")), alive=bool(m.get("alive")))
+
+
+@dataclass(frozen=True)
 class Stats:
     """What a sandbox uses."""
 

@@ -10,6 +10,7 @@ from .client import Command, Policy, SandboxClient
 from .models import (
     Change,
     Event,
+    ExecInfo,
     ExecResult,
     ExposedPort,
     FileChange,
@@ -19,6 +20,7 @@ from .models import (
     ResourceLimits,
     RuntimeType,
     SandboxInfo,
+    SessionInfo,
     Snapshot,
     Stats,
 )
@@ -203,6 +205,13 @@ class Sandbox:
         """A command that was started before, by this program or another."""
         return Process(self._client, self.id, exec_id)
 
+    def execs(self, *, running_only: bool = False) -> List[ExecInfo]:
+        """Commands that run, and those that have ended lately."""
+        return list(self._client.list_execs(self.id, running_only=running_only))
+
+    def sessions(self) -> List[SessionInfo]:
+        return list(self._client.list_sessions(self.id))
+
     def session(self, *, shell: str = "", cwd: str = "", env: Optional[Mapping[str, str]] = None) -> "Session":
         """Start a shell that keeps its directory and variables between commands."""
         return Session(self._client, self.id, self._client.create_session(self.id, shell=shell, cwd=cwd, env=env))
@@ -245,6 +254,10 @@ class Sandbox:
     def upload(self, directory: _tar.Path, path: str = "", *, exclude: Sequence[str] = ()) -> int:
         """Put a local directory into the workspace."""
         return self._client.upload_directory(directory, path, sandbox_id=self.id, exclude=exclude)
+
+    def download(self, path: str = "") -> Iterator[bytes]:
+        """A directory of the workspace as a tar archive, in pieces."""
+        return self._client.download_directory(path, sandbox_id=self.id)
 
     # Snapshots.
 

@@ -347,7 +347,7 @@ func (s *Server) ImportCodebase(ctx context.Context, r *baileyv1.ImportCodebaseR
 		if !r.GetReplace() && c.GetVersion() > 0 {
 			return workspace.Codebase{}, failed("codebase_not_empty", errors.New("the codebase has files already"), problem.Remedy("set replace"))
 		}
-		o := workspace.ImportOptions{Name: place, GitIgnore: r.GetRespectGitignore()}
+		o := workspace.ImportOptions{Name: place, GitIgnore: r.GetRespectGitignore(), History: r.GetGit().GetIncludeHistory()}
 		var made workspace.Codebase
 		var err error
 		if r.GetGit() != nil {
@@ -375,9 +375,6 @@ func mayImport(who caller.Caller, r *baileyv1.ImportCodebaseRequest) error {
 			return problem.Invalid("directory", "%q is not an absolute path", r.GetDirectory())
 		}
 		return nil
-	}
-	if git.GetIncludeHistory() {
-		return problem.Unimplemented("history_unsupported", errors.New("the history of a repository cannot be imported yet"), problem.Remedy("leave out include_history, or upload an archive of a clone"))
 	}
 	u, err := url.Parse(git.GetUrl())
 	remote := err == nil && (u.Scheme == "https" || u.Scheme == "http")

@@ -61,8 +61,15 @@ func TestRepositoriesAreImported(t *testing.T) {
 	}
 	_, err = s.ImportCodebase(admin, fromGit(empty.GetId(), &baileyv1.GitSource{Url: repository, Ref: "missing"}))
 	wantReason(t, err, connect.CodeFailedPrecondition, "cannot_be_imported")
-	_, err = s.ImportCodebase(admin, fromGit(empty.GetId(), &baileyv1.GitSource{Url: repository, IncludeHistory: true}))
-	wantReason(t, err, connect.CodeUnimplemented, "history_unsupported")
+	for ref, want := range map[string]string{"": "main\n", "v1": ""} {
+		r := fromGit(empty.GetId(), &baileyv1.GitSource{Url: repository, Ref: ref, IncludeHistory: true})
+		r.Replace = true
+		if _, err := s.ImportCodebase(admin, r); err != nil {
+			t.Fatal(err)
+		}
+		id := s.create(&baileyv1.CreateSandboxRequest{Source: &baileyv1.CreateSandboxRequest_CodebaseId{CodebaseId: empty.GetId()}})
+		s.says(id, "git status --porcelain && git log --format=%s && git branch --show-current && git tag && git check-attr -a a", "one\n"+want+"v1\n")
+	}
 }
 
 // gitServer serves repositories below a directory over smart HTTP.

@@ -1,11 +1,13 @@
 package workspace
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"net/url"
 	"os"
@@ -22,7 +24,7 @@ import (
 // ImportGit makes a codebase of a commit of a git repository: a directory, or an
 // https or http address. Git runs in sandboxes, of which only the first sees the
 // repository or its server: what others have put into a repository has made git
-// run programs before. The history is not part of the codebase.
+// run programs before. The history is part of the codebase only if the options say so.
 func (s *Store) ImportGit(bailey, repository, revision string, o ImportOptions) (Codebase, error) {
 	g, err := newGitSource(bailey, repository)
 	if err != nil {
@@ -49,10 +51,17 @@ func (s *Store) ImportGit(bailey, repository, revision string, o ImportOptions) 
 	if o.Source == "" {
 		o.Source = g.repository + " " + commit
 	}
+	pack := g.archive
+	if o.History {
+		if err := g.furnish(revision, commit); err != nil {
+			return Codebase{}, err
+		}
+		pack = g.archiveWithHistory
+	}
 	o.Form = archive.Plain
 	r, w := io.Pipe()
 	defer r.Close()
-	go func() { w.CloseWithError(g.archive(commit, w)) }()
+	go func() { w.CloseWithError(pack(commit, w)) }()
 	return s.ImportArchive(r, o)
 }
 
@@ -134,6 +143,9 @@ func (g *gitSource) clone() error {
 	return g.archiveAll()
 }
 
+// attributes is the file of a repository in which archiveAll says so.
+const attributes = "info/attributes"
+
 // archiveAll has files that the repository wants left out of archives, or changed in
 // them, be part of those as they are. Git has written the directory, and a git that
 // was taken over by what it cloned may have left links in it.
@@ -146,7 +158,7 @@ func (g *gitSource) archiveAll() error {
 	if err := root.MkdirAll("repository/info", 0o700); err != nil {
 		return err
 	}
-	return root.WriteFile("repository/info/attributes", []byte("* -export-ignore -export-subst\n"), 0o600)
+	return root.WriteFile("repository/"+attributes, []byte("* -export-ignore -export-subst\n"), 0o600)
 }
 
 func (g *gitSource) commit(revision string) (string, error) {
@@ -162,6 +174,92 @@ func (g *gitSource) commit(revision string) (string, error) {
 
 func (g *gitSource) archive(commit string, w io.Writer) error {
 	return g.run(nil, w, "--git-dir=repository", "archive", "--format=tar", commit)
+}
+
+// furnish makes the bare repository the .git of a tree in which the commit is checked
+// out: on its branch, if the revision is one.
+func (g *gitSource) furnish(revision, commit string) error {
+	var name bytes.Buffer
+	if err := g.run(nil, &name, "--git-dir=repository", "rev-parse", "--symbolic-full-name", revision); err != nil {
+		return err
+	}
+	head := []string{"update-ref", "--no-deref", "HEAD", commit}
+	if branch := strings.TrimSpace(name.String()); strings.HasPrefix(branch, "refs/heads/") {
+		head = []string{"symbolic-ref", "HEAD", branch}
+	}
+	for _, args := range [][]string{head, {"read-tree", commit}, {"config", "core.bare", "false"}} {
+		if err := g.run(nil, io.Discard, append([]string{"--git-dir=repository"}, args...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// archiveWithHistory is archive with the repository as .git. Of that only files and
+// directories are taken, and nothing through a link.
+func (g *gitSource) archiveWithHistory(commit string, w io.Writer) error {
+	r, pipe := io.Pipe()
+	defer r.Close()
+	go func() { pipe.CloseWithError(g.archive(commit, pipe)) }()
+	to := tar.NewWriter(w)
+	for from := tar.NewReader(r); ; {
+		h, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag == tar.TypeXGlobalHeader { // the commit's id, for people
+			continue
+		}
+		if err := to.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := io.Copy(to, from); err != nil {
+			return err
+		}
+	}
+	if err := g.packHistory(to); err != nil {
+		return err
+	}
+	return to.Close()
+}
+
+func (g *gitSource) packHistory(to *tar.Writer) error {
+	dir, err := os.OpenRoot(g.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	root, err := dir.OpenRoot("repository")
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == attributes || !entry.IsDir() && !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		h := &tar.Header{Typeflag: tar.TypeDir, Name: ".git/" + path, Mode: 0o755, ModTime: info.ModTime()}
+		if !entry.IsDir() {
+			h.Typeflag, h.Mode, h.Size = tar.TypeReg, int64(info.Mode().Perm()), info.Size()
+		}
+		if err := to.WriteHeader(h); err != nil || entry.IsDir() {
+			return err
+		}
+		f, err := root.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.CopyN(to, f, h.Size)
+		return err
+	})
 }
 
 // run runs git in a sandbox that can write to nothing but a directory made for it.

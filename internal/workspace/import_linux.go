@@ -28,6 +28,9 @@ type ImportOptions struct {
 	GitIgnore bool                   // leave out what git would ignore
 	Left      func(path, why string) // told of what cannot be imported: sockets, the store
 
+	// Of repositories.
+	History bool // with .git, as in a clone
+
 	// Of archives.
 	Form   archive.Form
 	Limits archive.Limits // of bytes at most what is free on the disk

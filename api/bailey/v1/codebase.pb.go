@@ -660,7 +660,8 @@ type GitSource struct {
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// ref is a branch, a tag or a commit; empty is the remote's HEAD.
 	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	// include_history keeps the directory .git.
+	// include_history adds .git, with all branches and tags, as in a clone where ref
+	// is checked out: on its branch, if it is one.
 	IncludeHistory bool `protobuf:"varint,3,opt,name=include_history,json=includeHistory,proto3" json:"include_history,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -496,8 +496,18 @@ func TestEnvironmentIsChosenFromTheConfig(t *testing.T) {
 
 func TestWrappedCommandRunsAnywhere(t *testing.T) {
 	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
+	for _, runtime := range []string{"native", "bwrap"} {
+		t.Run(runtime, func(t *testing.T) { tryWrappedCommand(t, runtime) })
+	}
+}
+
+func tryWrappedCommand(t *testing.T, runtime string) {
+	t.Helper()
+	if runtime == "bwrap" {
+		testenv.Requires(t, testenv.Program("bwrap"))
+	}
 	dir := t.TempDir()
-	m := bailey.New(bailey.Config{Dir: dir, Binary: testenv.Binary(t, "bailey")})
+	m := bailey.New(bailey.Config{Dir: dir, Binary: testenv.Binary(t, "bailey"), Runtime: runtime})
 	if err := m.Initialize(); err != nil {
 		t.Fatal(err)
 	}
@@ -523,6 +533,13 @@ func TestWrappedCommandRunsAnywhere(t *testing.T) {
 		}
 		if err := os.Remove(filepath.Join(dir, "inside")); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if runtime == "bwrap" {
+		without := exec.Command(w.Argv[0], w.Argv[1:]...)
+		without.Env = []string{"PATH=" + t.TempDir()}
+		if out, err := without.CombinedOutput(); err == nil || !strings.Contains(string(out), "runtime bwrap") {
+			t.Errorf("where there is no bwrap: %q, %v", out, err)
 		}
 	}
 }

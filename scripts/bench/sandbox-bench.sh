@@ -16,7 +16,7 @@ results.json, results.md and methodology.txt.
 
   --iterations N    launches of each runtime in each mode (default: 50)
   --runtimes LIST   of native, bwrap, runc, crun, runsc (both platforms),
-                    runsc-systrap, runsc-ptrace, docker
+                    runsc-systrap, runsc-ptrace, docker, docker+runsc
                     (default: native,bwrap,runc,crun,runsc)
   --out DIR         where the results go (default: ./benchmarks/sandboxes)
   --bin DIR         Bailey's programs (default: built from this tree)
@@ -42,12 +42,18 @@ while [ $# -gt 0 ]; do
     --iterations=* | --runtimes=*) arguments+=("$1") && shift ;;
     --out) out=${2:?$1 needs a directory} && shift 2 ;;
     --out=*) out=${1#*=} && shift ;;
-    --bin) bin=$(realpath "${2:?$1 needs a directory}") && shift 2 ;;
+    --bin) bin=${2:?$1 needs a directory} && shift 2 ;;
+    --bin=*) bin=${1#*=} && shift ;;
     --keep) keep=1 && shift ;;
     -h | --help) usage && exit ;;
     *) usage >&2 && exit 2 ;;
   esac
 done
+
+if [ -n "$bin" ]; then
+  [ -x "$bin/bailey" ] || die "--bin $bin: no bailey there; make build, and name the directory bin"
+  bin=$(realpath "$bin")
+fi
 
 # Neither /tmp, which is private to each sandbox, nor memory.
 work=$(mktemp -d "${BENCH_WORK:-$root/.cache}/sandbox-bench.XXXXXX" 2>/dev/null) || work=$(mktemp -d "$HOME/.cache/sandbox-bench.XXXXXX")

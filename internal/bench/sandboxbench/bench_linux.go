@@ -95,7 +95,7 @@ func (b *bench) choose() {
 			s, c := b.throughBailey(name)
 			b.add(s, c)
 			s.exec = c.with("--keep", "bench").launch
-		case "docker":
+		case "docker", "docker+runsc":
 			b.add(b.throughBailey(name))
 		case "bwrap":
 			b.add(b.bwrapByHand())

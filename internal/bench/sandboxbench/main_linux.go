@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -40,7 +41,7 @@ func main() {
 }
 
 // known are what --runtimes can name.
-var known = []string{"native", "bwrap", "runc", "crun", "runsc", "runsc-systrap", "runsc-ptrace", "docker"}
+var known = []string{"native", "bwrap", "runc", "crun", "runsc", "runsc-systrap", "runsc-ptrace", "docker", "docker+runsc"}
 
 // options are what a run is asked for.
 type options struct {
@@ -98,7 +99,7 @@ func (o *options) environment() (err error) {
 		}
 	}
 	if text := os.Getenv("BENCH_CPUS"); text != "" {
-		if o.cpus, err = strconv.ParseFloat(text, 64); err != nil || o.cpus <= 0 {
+		if o.cpus, err = strconv.ParseFloat(text, 64); err != nil || !(o.cpus > 0) || math.IsInf(o.cpus, 0) {
 			return fmt.Errorf("BENCH_CPUS=%s: not a number of processors", text)
 		}
 	}

@@ -294,6 +294,8 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 		{"BENCH_MEM_MB", "little", nil},
 		{"BENCH_MEM_MB", "1", nil},
 		{"BENCH_CPUS", "-1", nil},
+		{"BENCH_CPUS", "NaN", nil},
+		{"BENCH_CPUS", "inf", nil},
 		{"", "", []string{"--iterations", "0"}},
 		{"", "", []string{"--runtimes", "runk"}},
 		{"", "", []string{"more"}},
@@ -307,9 +309,20 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 			}
 		})
 	}
-	o, err := parse([]string{"--out", "o", "--work", "w", "--runtimes", "runc,runsc"})
-	if err != nil || strings.Join(o.runtimes, " ") != "runc runsc-systrap runsc-ptrace" || o.iterations != 50 {
+	o, err := parse([]string{"--out", "o", "--work", "w", "--runtimes", "runc,runsc,docker+runsc"})
+	if err != nil || strings.Join(o.runtimes, " ") != "runc runsc-systrap runsc-ptrace docker+runsc" || o.iterations != 50 {
 		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func TestProgramsThatAreNotThereAreRefusedAtOnce(t *testing.T) {
+	script := filepath.Join(testenv.ModuleRoot(t), "scripts/bench/sandbox-bench.sh")
+	for _, args := range [][]string{{"--bin", "/nope"}, {"--bin=/nope"}} {
+		c := exec.Command(script, args...)
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "BENCH_WORK=/nope"} // it gets nowhere else
+		if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "--bin /nope: no bailey there; ") {
+			t.Errorf("%q: %v, %s", args, err, out)
+		}
 	}
 }
 

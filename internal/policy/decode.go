@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -422,11 +423,17 @@ func removable(f field) bool {
 	return strings.Count(f.key, "[") == 1 && strings.HasSuffix(f.key, "]") && !strings.HasPrefix(f.key, "extends[")
 }
 
+// otherNames are what values are called elsewhere: runtimes by their programs.
+var otherNames = map[string]string{"runsc": "gvisor", "bubblewrap": "bwrap", "dockerd": "docker", "docker-runsc": "docker+runsc", "sandbox-exec": "seatbelt"}
+
 func checkEnum(s string, values []string) error {
 	for _, v := range values {
 		if s == v {
 			return nil
 		}
+	}
+	if v := otherNames[s]; slices.Contains(values, v) {
+		return errors.New("unknown value; did you mean " + strconv.Quote(v) + "?")
 	}
 	hint := didYouMean(s, values)
 	if hint == "" {

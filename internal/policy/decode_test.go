@@ -30,6 +30,8 @@ func TestMistakesAreRefusedWithTheirPlace(t *testing.T) {
 		{"top level", `[]`, `1:1: the policy is a list, want an object`},
 		{"null", `{"runtime": null}`, `1:13: runtime is null; leave the key out to say nothing`},
 		{"enum", `{"runtime": "nativ"}`, `1:13: runtime: "nativ": unknown value; did you mean "native"?`},
+		{"enum by another name", `{"runtime": "runsc"}`, `1:13: runtime: "runsc": unknown value; did you mean "gvisor"?`},
+		{"another enum's other name", `{"devices": {"mode": "runsc"}}`, `1:22: devices.mode: "runsc": unknown value; want one of auto, minimal, host`},
 		{"enum without a near value", `{"devices": {"mode": "everything"}}`, `1:22: devices.mode: "everything": unknown value; want one of auto, minimal, host`},
 		{"enum in list", `{"require": ["landlok"]}`, `1:14: require[0]: "landlok": unknown value; did you mean "landlock"?`},
 		{"empty path", `{"filesystem": {"denyRead": [""]}}`, `1:30: filesystem.denyRead[0]: "": empty string`},

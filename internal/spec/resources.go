@@ -118,6 +118,17 @@ func (c *compiler) pids(n int) (byGroup int) {
 	return 0
 }
 
+// UserPids is how many processes the policy lets an ordinary user's sandbox have; false if it
+// does not say.
+func (s *Spec) UserPids() (n uint64, ok bool) {
+	for _, l := range s.Rlimits {
+		if l.Name == "nproc" {
+			return l.Value - 1, true // without process 1; see pids
+		}
+	}
+	return 0, false
+}
+
 // disk refuses a limit on files where some are written to the host: nothing
 // counts those for one sandbox. An overlay is not the host: see boundOverlay.
 func (c *compiler) disk() {

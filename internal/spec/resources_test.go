@@ -24,6 +24,9 @@ func TestLimits(t *testing.T) {
 	if !slices.Equal(user.Rlimits, want) || user.TimeoutMillis != 1501 {
 		t.Errorf("got %v, %d ms; want %v, 1501 ms", user.Rlimits, user.TimeoutMillis, want)
 	}
+	if n, ok := user.UserPids(); n != 50 || !ok {
+		t.Errorf("the policy is said to give %d processes, want 50", n)
+	}
 	if want := (Limits{Memory: 64 << 20, CPU: 100, Disk: 8 << 20}); *user.Limits != want {
 		t.Errorf("got %+v, want %+v", *user.Limits, want)
 	}

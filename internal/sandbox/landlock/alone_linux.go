@@ -127,10 +127,8 @@ func (c *check) refuseAlone() {
 	if len(c.spec.Expose) > 0 {
 		c.refuse("network.exposePorts", "", "needs a network namespace", fix)
 	}
-	for _, l := range c.spec.Rlimits {
-		if l.Name == "nproc" {
-			c.refuse("resources.pids", fmt.Sprint(l.Value), "without a user namespace every process of this user counts", fix)
-		}
+	if n, ok := c.spec.UserPids(); ok {
+		c.refuse("resources.pids", fmt.Sprint(n), "without a user namespace every process of this user counts", fix)
 	}
 	c.spec.Limits.Each(func(key, value string) { c.refuse(key, value, "needs a sandbox with namespaces of its own", fix) })
 	b := c.spec.Broker

@@ -87,6 +87,14 @@ func TestWhatShowsOnePathInPlaceOfAnotherIsRefusedAlone(t *testing.T) {
 	}
 }
 
+func TestLimitOfProcessesIsRefusedAsItIsWritten(t *testing.T) {
+	c := &check{spec: &spec.Spec{Rlimits: []spec.Rlimit{{Name: "core", Value: 1}, {Name: "nproc", Value: 65}}}} // and process 1
+	c.refuseAlone()
+	if len(c.reasons) != 1 || c.reasons[0].Key != "resources.pids" || c.reasons[0].Value != "64" {
+		t.Errorf("got %v", c.reasons)
+	}
+}
+
 func TestCertificatesAreNamedWhereTheyAreAlone(t *testing.T) {
 	a := flattened(
 		spec.Mount{Kind: spec.Bind, Target: "/.bailey/ca-bundle.crt", Source: "/s/bundle.crt", File: true, Why: spec.Certificates},

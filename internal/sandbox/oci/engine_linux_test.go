@@ -499,3 +499,21 @@ func TestRefusalsNameThePartOfThePolicy(t *testing.T) {
 		})
 	}
 }
+
+func TestLimitsOfAnOrdinaryUserAreRefusedWithWhatHelps(t *testing.T) {
+	s := &spec.Spec{
+		Identity: spec.Identity{UID: 1000}, Limits: &spec.Limits{Memory: 64 << 20},
+		Rlimits: []spec.Rlimit{{Name: "nproc", Value: 65}}, // and process 1
+	}
+	var got []string
+	for _, u := range Refusals(Runc, s, false) {
+		got = append(got, u.Key+" "+u.Value+": "+u.Fix)
+	}
+	want := []string{
+		"resources.memory 64M: run it as root, remove it, or where this user has a control group (see: bailey doctor) use --runtime native",
+		"resources.pids 64: remove it, or use --runtime native",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

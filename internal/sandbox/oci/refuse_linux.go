@@ -1,9 +1,7 @@
 package oci
 
 import (
-	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -141,22 +139,26 @@ func (r *refusal) files() {
 // minPids leaves the command some: the threads of the first process count as well.
 const minPids = 24
 
+const rootsGroups = "makes control groups for root only"
+
 // limits: runtimes hold them by control groups, which are root's to make.
 func (r *refusal) limits() {
-	root := os.Geteuid() == 0
+	root := r.spec.Identity.UID == 0
 	r.spec.Limits.Each(func(key, value string) {
 		switch {
 		case key == "resources.disk":
 			r.refuse(key, value, "does not count what is written")
 		case !root:
-			r.refuse(key, value, "makes control groups for root only")
+			u := engine.Refuse(r.name, key, value, rootsGroups)
+			u.Fix = "run it as root, remove it, or where this user has a control group (see: bailey doctor) use --runtime native"
+			r.reasons = append(r.reasons, u)
 		case key == "resources.pids" && r.second:
 			r.refuse(key, value, "would count gVisor's own threads, not the command's processes")
 		case key == "resources.pids" && r.spec.Limits.Pids < minPids:
 			r.refuse(key, value, "needs some for the first process's threads; "+strconv.Itoa(minPids)+" or more")
 		}
 	})
-	if slices.ContainsFunc(r.spec.Rlimits, func(x spec.Rlimit) bool { return x.Name == "nproc" }) {
-		r.refuse("resources.pids", "", "makes control groups for root only")
+	if n, ok := r.spec.UserPids(); ok {
+		r.refuse("resources.pids", strconv.FormatUint(n, 10), rootsGroups)
 	}
 }

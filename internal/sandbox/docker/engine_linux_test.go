@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/foreground"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
@@ -364,6 +365,44 @@ func otherRoot(p *place) {
 	}
 	if _, err := os.Stat(root + "/etc/new"); err == nil {
 		p.Error("the root directory was written")
+	}
+	if err := os.Remove(root + "/etc/hosts"); err != nil {
+		p.Fatal(err)
+	}
+	without := p.command("sh", "-c", "echo ran")
+	without.Args = append([]string{without.Args[0], "--rootfs", root}, without.Args[1:]...)
+	if out, err := without.CombinedOutput(); err == nil || !strings.Contains(string(out), "--rootfs "+root+": ") || !strings.Contains(string(out), "; touch "+root+"/etc/hosts,") {
+		p.Errorf("a root directory without a name that the engine mounts on: %v, %s", err, out)
+	}
+}
+
+func TestFilesThatAnEngineMountsOnMustBeThere(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("../nowhere", filepath.Join(dir, "resolv.conf")); err != nil {
+		t.Fatal(err)
+	}
+	own := spec.Mount{Kind: spec.Bind, Target: "/etc/hosts", Source: "/x", File: true}
+	etc := spec.Mount{Kind: spec.Bind, Target: "/etc", Source: dir, Why: "filesystem.allowRead /etc"}
+	for name, c := range map[string]struct {
+		spec spec.Spec
+		want []string // what the refusals begin with
+	}{
+		"nothing is shown there":   {spec.Spec{Mounts: []spec.Mount{{Kind: spec.Bind, Target: "/usr", Source: dir}}}, nil},
+		"a directory of Bailey's":  {spec.Spec{Mounts: []spec.Mount{{Kind: spec.Tmpfs, Target: "/etc"}}}, nil},
+		"a grant":                  {spec.Spec{Mounts: []spec.Mount{etc}}, []string{"filesystem.allowRead /etc", "filesystem.allowRead /etc"}},
+		"one of them is mounted":   {spec.Spec{Mounts: []spec.Mount{etc, own}}, []string{"filesystem.allowRead /etc"}},
+		"an image":                 {spec.Spec{Mounts: []spec.Mount{etc, own}, Image: &spec.Image{Name: "i", ID: "sha256:1", Dir: dir}}, []string{"--image i"}},
+		"the directory of another": {spec.Spec{Mounts: []spec.Mount{etc, own}, Image: &spec.Image{Name: "i", Dir: dir}}, []string{"--rootfs " + dir}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, u := range (&Engine{name: Docker}).ownFiles(&c.spec) {
+				got = append(got, u.Key+" "+u.Value)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

@@ -90,8 +90,11 @@ func (o *firstOrder) prepare() error {
 	return nil
 }
 
+// engineFiles are names on which engines mount files of their own.
+var engineFiles = []string{"/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
+
 // engineMounts are what engines mount by themselves.
-var engineMounts = []string{"/", "/proc", "/dev", "/sys", "/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
+var engineMounts = append([]string{"/", "/proc", "/dev", "/sys"}, engineFiles...)
 
 // checkMounts looks for every mount in a table in the format of /proc/self/mountinfo,
 //

@@ -34,6 +34,7 @@ func (e *Engine) Refuses(s *spec.Spec) error {
 		reasons = append(reasons, u)
 	}
 	reasons = append(reasons, e.devices(s)...)
+	reasons = append(reasons, e.ownFiles(s)...)
 	if e.runtime == runsc {
 		more, err := e.second(api, s)
 		if err != nil {
@@ -93,6 +94,36 @@ func (e *Engine) devices(s *spec.Spec) (reasons []*spec.Unsupported) {
 		if m := &s.Mounts[i]; m.Devices && !m.File {
 			reasons = append(reasons, engine.Refuse(e.name, "devices.allow", m.Target, "shows single devices only"))
 		}
+	}
+	return reasons
+}
+
+// ownFiles: an engine mounts files of its own on some names, and cannot where what is shown
+// there lacks them.
+func (e *Engine) ownFiles(s *spec.Spec) (reasons []*spec.Unsupported) {
+	for _, file := range engineFiles {
+		var in *spec.Mount
+		for i := range s.Mounts { // the last stands in all before it
+			if spec.Covers(s.Mounts[i].Target, file) {
+				in = &s.Mounts[i]
+			}
+		}
+		if in == nil || in.Kind != spec.Bind || in.Target == file {
+			continue
+		}
+		missing := in.Source + strings.TrimPrefix(file, in.Target)
+		if _, err := os.Lstat(missing); !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		key, value, _ := strings.Cut(in.Why, " ")
+		u := engine.Refuse(e.name, key, value, "mounts a file of the engine's on "+file+", which is missing there")
+		switch {
+		case s.Image != nil && s.Image.ID != "":
+			u.Key, u.Value, u.Fix = "--image", s.Image.Name, "use another image, or --runtime native or runc"
+		case s.Image != nil:
+			u.Key, u.Value, u.Fix = "--rootfs", s.Image.Dir, "touch "+missing+", or use --runtime native or runc"
+		}
+		reasons = append(reasons, u)
 	}
 	return reasons
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/spec"
@@ -24,7 +25,8 @@ func Enclose(c *exec.Cmd, caller spec.Identity) { c.SysProcAttr = guardAttribute
 
 // NewBundle makes the bundle of a Spec for the runtime that the Spec names. The process must
 // have been started by Enclose. Its program is the sandbox's first process, so it calls
-// Become before all else. Platform is gVisor's, and group a control group's name for root.
+// Become before all else. Its commands put up no walls of their own. Platform is gVisor's, and
+// group a control group's name for root.
 func NewBundle(s *spec.Spec, program, platform, group string, serial uint32) (*Bundle, error) {
 	unix.Umask(0o022)
 	e := engineOf(s.Runtime)
@@ -38,24 +40,29 @@ func NewBundle(s *spec.Spec, program, platform, group string, serial uint32) (*B
 	if platform != "" {
 		b.runtime.Platforms = []string{platform}
 	}
-	id := IdentityOf(s.Identity, serial)
-	b.id = id
-	o := optionsOf(s, s.Runtime, id)
-	o.Stream, o.Umask = -1, 0o022
-	if s.Identity.UID == 0 {
-		o.Cgroup = "/" + groupPrefix + group
-	}
-	config, sources, err := Config(s, o)
+	b.id = IdentityOf(s.Identity, serial)
+	config, sources, err := configAlone(s, b.id, group)
 	if err != nil {
 		return nil, err
 	}
-	// Nobody is there to tell the first process of walls.
-	config.Process.Args[1] = bareWord
 	text, err := json.Marshal(config)
 	if err != nil {
 		return nil, err
 	}
-	return b, b.furnish(text, sources, id)
+	return b, b.furnish(text, sources, b.id)
+}
+
+// configAlone is the configuration of a Bundle. Nobody is there to tell the first process of
+// walls, so it is that of a sandbox whose commands put up none, as in one that stays.
+func configAlone(s *spec.Spec, id Identity, group string) (*specs.Spec, []Source, error) {
+	bare := *s
+	bare.Runtime = bareName(s.Runtime)
+	o := optionsOf(&bare, bare.Runtime, id)
+	o.Stream, o.Umask = -1, 0o022
+	if s.Identity.UID == 0 {
+		o.Cgroup = "/" + groupPrefix + group
+	}
+	return Config(&bare, o)
 }
 
 func (b *Bundle) furnish(config []byte, sources []Source, id Identity) error {

@@ -309,3 +309,24 @@ func TestWhatMountsStandOnIsMadeWhereItIsOurs(t *testing.T) {
 		t.Errorf("the private home has %v, want %v", home.Dirs, want)
 	}
 }
+
+func TestABundleOfOnesOwnIsOneThatIsAccepted(t *testing.T) {
+	for _, runtime := range []string{Runc, Crun, Gvisor} {
+		s := example()
+		s.Runtime = runtime
+		c, sources, err := configAlone(s, exampleOptions().Identity, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Process.Args[1] != bareWord {
+			t.Errorf("%s: %q, which waits for walls", runtime, c.Process.Args)
+		}
+		if s.Runtime != runtime {
+			t.Errorf("%s: the Spec became one for %s", runtime, s.Runtime)
+		}
+		s.Runtime = bareName(runtime)
+		if err := Check(c, sources, s, Options{Dir: stage, Runtime: s.Runtime}); err != nil {
+			t.Errorf("%s: %v", runtime, err)
+		}
+	}
+}

@@ -53,7 +53,7 @@ func (s *Store) ImportGit(bailey, repository, revision string, o ImportOptions) 
 	}
 	pack := g.archive
 	if o.History {
-		if err := g.furnish(revision, commit); err != nil {
+		if err := g.checkOut(revision, commit); err != nil {
 			return Codebase{}, err
 		}
 		pack = g.archiveWithHistory
@@ -128,8 +128,9 @@ func grantHost(u *url.URL) map[string]any {
 	if err != nil {
 		return grant
 	}
-	grant["allowedCIDRs"] = []string{netip.PrefixFrom(ip, ip.BitLen()).String()}
-	if port, err := strconv.Atoi(u.Port()); err == nil && ip.IsLoopback() {
+	if !ip.IsLoopback() {
+		grant["allowedCIDRs"] = []string{netip.PrefixFrom(ip, ip.BitLen()).String()}
+	} else if port, err := strconv.Atoi(u.Port()); err == nil {
 		grant["allowLocalOutboundPorts"] = []int{port}
 	}
 	return grant
@@ -176,9 +177,9 @@ func (g *gitSource) archive(commit string, w io.Writer) error {
 	return g.run(nil, w, "--git-dir=repository", "archive", "--format=tar", commit)
 }
 
-// furnish makes the bare repository the .git of a tree in which the commit is checked
+// checkOut makes the bare repository the .git of a tree in which the commit is checked
 // out: on its branch, if the revision is one.
-func (g *gitSource) furnish(revision, commit string) error {
+func (g *gitSource) checkOut(revision, commit string) error {
 	var name bytes.Buffer
 	if err := g.run(nil, &name, "--git-dir=repository", "rev-parse", "--symbolic-full-name", revision); err != nil {
 		return err

@@ -39,6 +39,7 @@ func TestExplainNamesTheProgram(t *testing.T) {
 		{"a line of shell", []string{"-c", "no-such-thing"}, "/usr/bin/bash"},
 		{"nowhere", []string{"--", "no-such-thing"}, "no-such-thing: command not found\n  " + places},
 		{"no file", []string{"--", "./no-such-thing"}, "./no-such-thing: no such file or directory"},
+		{"an agent misspelled", []string{"--", "claud"}, "claud: command not found; did you mean the agent claude?\n  " + places},
 		{"a verb misspelled", []string{"--", "confg"}, "confg: command not found; did you mean the verb config?\n  " + places},
 		{"hidden by name", []string{"--deny-read", bin, "--", "hidden-tool"}, "hidden-tool: exists on the host at " + hidden + " but is not visible in the sandbox; --allow-read " + bin +
 			"\n  " + strings.Replace(places, bin, bin+" (not visible)", 1)},

@@ -52,6 +52,11 @@ func explainExec(s *spec.Spec, e *native.ExecError) int {
 	return exitNotFound
 }
 
+// agentNames are the names of all agents.
+func agentNames() []string {
+	return slices.DeleteFunc(slices.Clone(policy.PresetNames()), func(name string) bool { return !isAgent(name) })
+}
+
 // absence says why a program is not there.
 func absence(s *spec.Spec, name string) string {
 	if s.Image != nil {
@@ -68,6 +73,9 @@ func absence(s *spec.Spec, name string) string {
 	if path == "" {
 		if near := policy.Nearest(name, verbNames()); near != "" && len(name) > 3 {
 			return "command not found; did you mean the verb " + near + "?"
+		}
+		if near := policy.Nearest(name, agentNames()); near != "" && len(name) > 3 {
+			return "command not found; did you mean the agent " + near + "?"
 		}
 		return "command not found"
 	}

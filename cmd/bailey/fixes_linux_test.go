@@ -31,7 +31,7 @@ var fixes = []fix{
 	{line: `--dir nosuch -- true`, want: "nosuch: no such file or directory; make it, or name another: mkdir -p ", mend: `mkdir nosuch`},
 	{line: `--settings '' -- true`, want: "--settings : must not be empty", then: `-- true`},
 	{line: `--timeout soon -- true`, want: "--timeout soon: is no time; for example: 90s, 15m, 8h", then: `--timeout 90s -- true`},
-	{line: `--keep x --idle-timeout soon -- true`, want: "--idle-timeout soon: is no time; for example: 90s, 15m, 8h", then: `--keep x --idle-timeout 90s -- true`},
+	{line: `--keep x --idle-timeout soon -- true`, want: "--idle-timeout soon: is no time; for example: 90s, 15m, 8h", then: `--keep x --idle-timeout 90 -- true`},
 	{line: `--settings nowhere.jsonc -- true`, want: "nowhere.jsonc: no such file or directory; name a file that exists, or make one here: bailey config init", mend: `echo {} >nowhere.jsonc`},
 	{line: `--allow-read nowhere -- true`, want: "--allow-read nowhere: does not exist", mend: `mkdir nowhere`},
 	{line: `--env =x -- true`, want: "--env =x: has no name before the =", then: `--env A=x -- true`},

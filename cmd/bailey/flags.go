@@ -177,11 +177,11 @@ func setOnce(to *string, v string) error {
 }
 
 func setDuration(to *time.Duration, v string) error {
-	d, err := time.ParseDuration(v)
-	if err != nil || d <= 0 {
+	d, err := policy.ParseDuration(v)
+	if err != nil {
 		return errors.New("is no time; for example: 90s, 15m, 8h")
 	}
-	*to = d
+	*to = time.Duration(d)
 	return nil
 }
 

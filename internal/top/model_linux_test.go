@@ -181,6 +181,20 @@ func TestScreensFitAndHoldNothingThatDrivesATerminal(t *testing.T) {
 	}
 }
 
+func TestSelectedEventIsShownInFull(t *testing.T) {
+	var m model
+	m.take(news{boxes: boxes("a")})
+	m.take(news{boxes: boxes("a"), pid: int('a'), inside: inside()})
+	for _, k := range "iG" {
+		m.press(key(k))
+	}
+	for _, size := range [][2]int{{60, 24}, {40, 20}} {
+		if shown := text(&m, size[0], size[1]); !strings.Contains(strings.ReplaceAll(shown, "\n", ""), "--allow-write /a/.envrc") {
+			t.Errorf("on %v:\n%s", size, shown)
+		}
+	}
+}
+
 func TestProcessorShareIsThatSinceTheLastLook(t *testing.T) {
 	var m model
 	at := func(age, cpu time.Duration) []keeper.Box {

@@ -54,7 +54,7 @@ func (m *model) view(width, height int) []line {
 	case m.page == pageHelp:
 		lines = help()
 	case m.page == pageInside && b != nil:
-		lines = m.viewInside(b, room)
+		lines = m.viewInside(b, width, room)
 	default:
 		lines = m.viewList(room)
 	}
@@ -144,7 +144,7 @@ func (m *model) viewDenials(room int) []line {
 }
 
 // viewInside shows one sandbox.
-func (m *model) viewInside(b *row, room int) []line {
+func (m *model) viewInside(b *row, width, room int) []line {
 	title := fmt.Sprintf("%s in %s: process %d, %s old, %s of a processor, %s", name(&b.Box), plain.Text(b.Dir), b.Pid,
 		columns.Brief(b.Age), columns.Share(b.share), memory(&b.Box))
 	lines := []line{{title, bold}, {}}
@@ -158,7 +158,7 @@ func (m *model) viewInside(b *row, room int) []line {
 		}
 	}
 	lines = append(lines, m.viewProcesses((room-len(lines))/2)...)
-	return append(lines, m.viewEvents(room-len(lines))...)
+	return append(lines, m.viewEvents(width, room-len(lines))...)
 }
 
 func (m *model) viewProcesses(room int) []line {
@@ -179,7 +179,8 @@ func (m *model) viewProcesses(room int) []line {
 	return lines
 }
 
-func (m *model) viewEvents(room int) []line {
+// viewEvents shows the selected event in full: what would allow it stands at its end.
+func (m *model) viewEvents(width, room int) []line {
 	lines := []line{{}, {"recent events", bold}}
 	list := m.events()
 	at := 0
@@ -193,8 +194,14 @@ func (m *model) viewEvents(room int) []line {
 	if len(text) == 0 {
 		return append(lines, line{text: "  none"})
 	}
-	for i, t := range window(text, at, room-len(lines)) {
-		lines = append(lines, choose(t, i == at))
+	chosen := choose(text[at], true)
+	whole := wrap(chosen.text, chosen.style, width)
+	for i, t := range window(text, at, room-len(lines)-len(whole)+1) {
+		if i == at {
+			lines = append(lines, whole...)
+			continue
+		}
+		lines = append(lines, choose(t, false))
 	}
 	return lines
 }

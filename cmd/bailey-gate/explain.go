@@ -76,6 +76,9 @@ func findHost(c *config.Config, name string) (finding.Finding, error) {
 	default:
 		f.Fix = finding.TakeBackAndGrant(v.Rule.Name, v.Rule.Where, finding.GrantOf(bare, portIf(named, port)))
 	}
+	if f.Allowed && host.IsAddr() && host.Addr().IsLoopback() && strings.HasPrefix(f.Rule, "network.allowedCIDRs ") {
+		exceptLoopback(&f, bare, portIf(named, port))
+	}
 	if f.Allowed && host.IsAddr() && !set.GrantsAddr(host.Addr(), port) {
 		exceptSpecial(&f, host.Addr(), bare, portIf(named, port))
 	}
@@ -88,6 +91,13 @@ func isGranted(c *config.Config, host hostname.Host, port uint16) bool {
 	granting.Rules = slices.DeleteFunc(slices.Clone(c.Rules), func(r config.Rule) bool { return r.Action == config.Deny })
 	set, err := rules.Compile(&granting)
 	return err == nil && set.Foresee(rules.Query{Host: host, Port: port}).Action != config.Deny
+}
+
+// exceptLoopback says that an address of loopback is the sandbox's own where only a range
+// grants it: it is for names, and for who asks the proxy.
+func exceptLoopback(f *finding.Finding, name, port string) {
+	f.Allowed, f.Verdict = false, "is the sandbox's own; the host's is reached by granted names and by the proxy only"
+	f.Fix = finding.GrantOf(name, port)
 }
 
 // exceptSpecial takes back what grants an address only as a part of everything, if

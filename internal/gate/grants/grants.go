@@ -47,7 +47,6 @@ var (
 	webSchemes = []string{"http", "https"}
 	sshPorts   = []config.Ports{{From: 22, To: 22}}
 	sshSchemes = []string{"ssh"}
-	anyPort    = []config.Ports{{From: 1, To: 65535}}
 )
 
 // ports are those on which the host is reached.

@@ -31,9 +31,6 @@ func LoopbackOf(p *policy.Policy) (l Loopback, err error) {
 	for _, host := range p.SSH.AllowedHosts {
 		l.add(host, sshPorts)
 	}
-	for _, text := range p.Network.AllowedCIDRs {
-		l.addRange(text)
-	}
 	for i := range p.Network.Rules {
 		from := &p.Network.Rules[i]
 		if config.Action(from.Action) == config.Deny {
@@ -56,21 +53,6 @@ func (l *Loopback) add(host string, ports []config.Ports) {
 	}
 	if is6 {
 		l.IPv6 = append(l.IPv6, ports...)
-	}
-}
-
-// addRange adds every port of a range that is of loopback only. A wider one, such
-// as 0.0.0.0/0, does not mean it: the sandbox's own is to stay in place.
-func (l *Loopback) addRange(text string) {
-	r, err := netip.ParsePrefix(text)
-	if addr, notRange := netip.ParseAddr(text); notRange == nil {
-		r, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	for _, whole := range []string{"127.0.0.0/8", "::1/128"} {
-		all := netip.MustParsePrefix(whole)
-		if err == nil && r.Bits() >= all.Bits() && all.Contains(r.Addr()) {
-			l.add(r.Addr().String(), anyPort)
-		}
 	}
 }
 

@@ -142,7 +142,11 @@ func (c *compiler) hideKernelMounts(table []MountPoint) {
 		}
 		if _, m := c.spec.Access(t.Target); m != nil && m.Kind == Bind && below(m.Target, t.Target) {
 			b := builder{c: c, mounts: []Mount{*m}, open: []int{0}}
-			b.add(Mount{Kind: Hide, Target: t.Target, Source: "dir", Why: t.Type + " of the host"})
+			info, ok := c.facts.lstat(t.Target)
+			if !ok {
+				info.Type = TypeDirectory // as most are; a namespace is a file
+			}
+			b.add(hide(t.Target, info, t.Type+" of the host"))
 			c.spec.Mounts = append(c.spec.Mounts, b.mounts[1:]...)
 		}
 	}

@@ -484,9 +484,13 @@ func TestHardLinkBelowADeniedDirectoryIsRefused(t *testing.T) {
 }
 
 func TestKernelFileSystemsBelowAGrantAreHidden(t *testing.T) {
-	f := newSystem("/home/u/p/image/proc/", "/home/u/p/image/home/")
-	f.mounts = append(f.mounts, MountPoint{"0:5", "/", "/home/u/p/image/proc", "proc"}, MountPoint{"8:2", "/", "/home/u/p/image/home", "ext4"})
+	f := newSystem("/home/u/p/image/proc/", "/home/u/p/image/home/", "/home/u/p/netns")
+	f.mounts = append(f.mounts, MountPoint{"0:5", "/", "/home/u/p/image/proc", "proc"}, MountPoint{"8:2", "/", "/home/u/p/image/home", "ext4"},
+		MountPoint{"0:4", "net:[4026531840]", "/home/u/p/netns", "nsfs"})
 	s := mustCompile(t, basicPolicy(), f)
+	if _, m := s.Access("/home/u/p/netns"); m.Kind != Hide || !m.File || m.Source != "file" {
+		t.Errorf("a namespace, which is a file, is covered by %+v", m)
+	}
 	if _, m := s.Access("/home/u/p/image/proc/sys"); m.Kind != Hide {
 		t.Errorf("the host's proc is shown by %+v", m)
 	}

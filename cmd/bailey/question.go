@@ -257,15 +257,30 @@ func fromRules(f *finding.Finding, s *spec.Spec, access spec.Access) {
 }
 
 // fromHost finds what else there is to know of what is, or is not, on the host: a
-// socket is there to be connected to, and nothing can be granted that does not exist.
+// socket is there to be connected to, and nothing can be granted that does not exist,
+// but for protected names.
 func fromHost(f *finding.Finding, s *spec.Spec, entries []string) {
 	info, err := os.Lstat(f.Subject)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if name := protectedName(f.Subject); name != "" && strings.HasPrefix(f.Fix, "--allow-write ") {
+			f.Fix = "--allow-write " + name
+			return
+		}
 		f.Fix = strings.Replace(f.Fix, "--allow-", "make it, then --allow-", 1)
 	case err == nil && info.Mode().Type() == fs.ModeSocket && !spec.IsOwn(f.Subject):
 		fromSocket(f, s, entries)
 	}
+}
+
+// protectedName is the protected name that a path ends in or leads through, or "".
+func protectedName(path string) string {
+	for ; path != "/"; path = filepath.Dir(path) {
+		if spec.IsProtectedName(path) {
+			return path
+		}
+	}
+	return ""
 }
 
 // fromSocket finds whether a socket of the host can be connected to: it has to be

@@ -52,7 +52,7 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 		{"path ~/data/named.sock", true, "can be connected to", "network.allowUnixSockets ", at("5:148"), ""},
 		{"path ~/data/other.sock", false, "can be seen, and not connected to", "network.allowUnixSockets does not name it", "", `{"allowUnixSockets": ["`},
 		{"path ~/some.sock", false, "does not exist inside", "private home", "", `{"allowUnixSockets": ["`},
-		{"path .vscode/settings.json", true, "can be read, and neither written nor made", "protected name", "", "make it, then --allow-write"},
+		{"path .vscode/settings.json", true, "can be read, and neither written nor made", "protected name", "", "--allow-write " + filepath.Join(b.dir, ".vscode")},
 		{"path ~/other", false, "does not exist inside; what is written there is forgotten", "private home", "", "--allow-read "},
 		{"path /srv/other", false, "does not exist inside", "no rule grants it", "", "make it, then --allow-read /srv/other"},
 		{"path file", true, "can be read and written", "filesystem.allowWrite .", "", ""},

@@ -284,7 +284,7 @@ func TestIdleSandboxEndsByItself(t *testing.T) {
 	b := keepBench(t)
 	b.run("-k", "dev", "--idle-timeout", "50ms", "true").want(t, 0, "", "")
 	b.until("it ends", func() bool { return len(b.boxes()) == 0 })
-	b.run("-k", "dev", "--idle-timeout", "1", "true").wantError(t, "--idle-timeout 1: is no time; for example: 90s")
+	b.run("-k", "dev", "--idle-timeout", "soon", "true").wantError(t, "--idle-timeout soon: is no time; for example: 90s")
 	b.run("--idle-timeout", "1s", "true").wantError(t, "--idle-timeout goes with --keep")
 	b.run("--detach", "true").wantError(t, "--detach goes with --keep")
 	b.run("-k", "../x", "true").wantError(t, "letters and digits")

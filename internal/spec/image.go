@@ -149,6 +149,22 @@ func (r *rooted) isKept(p string) bool {
 	return slices.ContainsFunc(r.kept, func(k string) bool { return Covers(k, p) })
 }
 
+// shown are those of the host's paths that are the host's inside, too.
+func (c *compiler) shown(list []string) (paths []string) {
+	for _, p := range list {
+		p = clean(p)
+		if c.rooted != nil {
+			if real, err := newLookups(c.rooted.Facts).resolve(p); err == nil && !c.rooted.isKept(p) {
+				p = real.path
+			}
+		}
+		if c.rooted == nil || c.rooted.isKept(p) {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
 // leadsTo says whether something below a path is the host's.
 func (r *rooted) leadsTo(p string) bool {
 	return slices.ContainsFunc(r.kept, func(k string) bool { return below(p, k) })

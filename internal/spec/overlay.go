@@ -100,8 +100,8 @@ func (c *compiler) hideWorkspaces() {
 
 // hideOwn denies what nobody sees who is in a sandbox.
 func (c *compiler) hideOwn() {
-	for _, p := range c.host.Hidden {
-		r, err := c.facts.resolve(clean(p))
+	for _, p := range c.shown(c.host.Hidden) {
+		r, err := c.facts.resolve(p)
 		if err != nil || r.missing {
 			reason := "does not exist, so that it cannot be hidden"
 			if err != nil {
@@ -112,8 +112,8 @@ func (c *compiler) hideOwn() {
 		}
 		c.layers[0].rules = append(c.layers[0].rules, rule{resolved: r, kind: denyRead, why: "not for sandboxes", strict: true})
 	}
-	for _, p := range c.host.Closed {
-		if r, err := c.facts.resolve(clean(p)); err == nil && !r.missing {
+	for _, p := range c.shown(c.host.Closed) {
+		if r, err := c.facts.resolve(p); err == nil && !r.missing {
 			c.layers[0].rules = append(c.layers[0].rules, rule{resolved: r, kind: denyRead, why: "other users cannot read it", strict: true, closed: true})
 		}
 	}

@@ -209,6 +209,12 @@ func TestHiddenPathsAreSeenByNobody(t *testing.T) {
 		"granted above it": func(*trial) {},
 		"granted by name":  func(t *trial) { t.fs().AllowRead = append(t.fs().AllowRead, "/srv/own", "/srv/own/data") },
 		"to be written":    func(t *trial) { t.fs().AllowWrite = append(t.fs().AllowWrite, "/srv/own/data") },
+		"beside an image": func(t *trial) {
+			t.facts.add("/img/usr/bin/true")
+			t.facts.add("/away/own/")
+			t.facts.host.Hidden = []string{"/away/own"} // which is nowhere inside
+			t.command.Image = &Image{Name: "image", Dir: "/img", Env: []string{"PATH=/usr/bin"}}
+		},
 	} {
 		tr := newTrial()
 		for _, p := range []string{"/srv/own/data/", "/srv/own/key", "/srv/key", "/srv/other"} {
@@ -216,7 +222,7 @@ func TestHiddenPathsAreSeenByNobody(t *testing.T) {
 		}
 		tr.fs().AllowRead = append(tr.fs().AllowRead, "/srv")
 		edit(tr)
-		tr.facts.host.Hidden, tr.facts.host.Closed = []string{"/srv/own"}, []string{"/srv/key", "/srv/gone"}
+		tr.facts.host.Hidden, tr.facts.host.Closed = append(tr.facts.host.Hidden, "/srv/own"), []string{"/srv/key", "/srv/gone"}
 		s, err := Compile(tr.policy, tr.facts, tr.command)
 		if err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ func TestSandboxStandsWithoutWhatTheKernelCannotTell(t *testing.T) {
 		}
 	}
 	for _, silent := range []bool{false, true} {
-		s := gated(t, "print(socket.gethostbyname('localhost'))")
+		s := gated(t, "pass")
 		s.Gate.Silent = silent
 		p, listeners, collect := startGated(t, s)
 		p.Wait()

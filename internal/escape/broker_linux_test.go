@@ -445,8 +445,14 @@ func TestProtectedNameIsNotRacedIn(t *testing.T) {
 		if r.name == "working directory" || r.name == "directory descriptor" || r.name == "link and directory" {
 			continue // removes it again as often as not
 		}
-		b.free("race", r.name, "300ms")
-		if _, err := os.Lstat(b.project + "/.mcp.json"); err != nil {
+		var lost error
+		for range 20 { // on a busy machine it takes longer
+			b.free("race", r.name, "300ms")
+			if _, lost = os.Lstat(b.project + "/.mcp.json"); lost == nil {
+				break
+			}
+		}
+		if lost != nil {
 			t.Errorf("control: %s does not win without a sandbox", r.name)
 		}
 	}

@@ -494,13 +494,13 @@ func init() {
 
 func TestCallsThatBlockStopNobody(t *testing.T) {
 	b := newBox(t)
-	b.within(10*time.Second, func(c *bailey.Cmd) {}, "crowd")
+	b.within(2*time.Minute, func(c *bailey.Cmd) {}, "crowd")
 	b.expectLoot("worked")
 }
 
 func TestManyThreadsAskAtOnce(t *testing.T) {
 	b := newBox(t)
-	b.within(30*time.Second, func(c *bailey.Cmd) {}, "flood")
+	b.within(2*time.Minute, func(c *bailey.Cmd) {}, "flood")
 	if n := len(b.looted()); n != 2000 {
 		t.Errorf("got %d files, want 2000", n)
 	}
@@ -522,7 +522,7 @@ func (b *box) within(limit time.Duration, started func(*bailey.Cmd), name string
 
 func TestKilledCallersLeaveNothing(t *testing.T) {
 	b := newBox(t)
-	b.within(20*time.Second, func(*bailey.Cmd) {}, "orphans", "kill")
+	b.within(2*time.Minute, func(*bailey.Cmd) {}, "orphans", "kill")
 	got := b.looted()
 	if _, ok := got["ghost"]; ok {
 		t.Errorf("a call of a killed process was performed")
@@ -535,7 +535,7 @@ func TestKilledCallersLeaveNothing(t *testing.T) {
 	// In the program that launches, neither descriptors nor threads are left.
 	var before [2]int
 	for i := range 3 {
-		b.within(20*time.Second, func(*bailey.Cmd) {}, "orphans")
+		b.within(2*time.Minute, func(*bailey.Cmd) {}, "orphans")
 		must(t, os.Remove(b.project+"/pipe"))
 		now := settled()
 		if i > 0 && (now[0] > before[0]+5 || now[1] > before[1]+10) {

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/api/bailey/v1/baileyv1connect"
 	"github.com/bailey-sandbox/bailey/internal/plain"
+	"github.com/bailey-sandbox/bailey/internal/server/dial"
 )
 
 const statusUsage = `Usage: baileyd status [FLAGS]
@@ -40,22 +40,21 @@ func status(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	base, client, err := dialing(at)
+	base, client, err := dial.To(at, os.Getenv("BAILEY_TOKEN"), http.DefaultTransport.(*http.Transport).Clone())
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	token := connect.WithInterceptors(bearing(os.Getenv("BAILEY_TOKEN")))
-	server, err := baileyv1connect.NewServerServiceClient(client, base, token).GetServer(ctx, &baileyv1.GetServerRequest{})
+	server, err := baileyv1connect.NewServerServiceClient(client, base).GetServer(ctx, &baileyv1.GetServerRequest{})
 	if connect.CodeOf(err) == connect.CodeUnavailable {
 		return fmt.Errorf("no server answers at %s: %w; start one with: baileyd serve", at, err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	counts, err := countSandboxes(ctx, baileyv1connect.NewSandboxServiceClient(client, base, token))
+	counts, err := countSandboxes(ctx, baileyv1connect.NewSandboxServiceClient(client, base))
 	if err != nil {
 		return err
 	}
@@ -75,37 +74,6 @@ func statusAddress(f *flag.FlagSet, address, state string) (string, error) {
 	}
 	dir, err := absolute(state)
 	return "unix:" + socket(dir), err
-}
-
-// dialing returns an address as net/http wants it, and a client that goes there.
-func dialing(address string) (base string, client *http.Client, err error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	path, isUnix := strings.CutPrefix(address, "unix:")
-	switch {
-	case isUnix:
-		transport.Proxy = nil
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}
-		base = "http://localhost"
-	case strings.HasPrefix(address, "http://"), strings.HasPrefix(address, "https://"):
-		base = strings.TrimRight(address, "/")
-	default:
-		return "", nil, fmt.Errorf("%q is no address: use unix:/PATH, http://HOST:PORT or https://HOST:PORT", address)
-	}
-	return base, &http.Client{Transport: transport}, nil
-}
-
-// bearing sends a token with every request, if there is one.
-func bearing(token string) connect.UnaryInterceptorFunc {
-	return func(next connect.UnaryFunc) connect.UnaryFunc {
-		return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-			if token != "" {
-				r.Header().Set("Authorization", "Bearer "+token)
-			}
-			return next(ctx, r)
-		}
-	}
 }
 
 // countSandboxes counts those of every owner by their states.

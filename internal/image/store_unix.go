@@ -101,22 +101,32 @@ func (s Store) Look(ref string) (*Image, error) {
 // closed.
 func Hold(root string) (io.Closer, error) {
 	tree := filepath.Dir(root)
-	f, err := os.Open(filepath.Join(tree, "lock"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNotHere
-	}
+	fd, err := share(tree, unix.O_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	err = flock(int(f.Fd()), unix.LOCK_SH)
-	if err == nil {
-		_, err = os.Stat(filepath.Join(tree, "image.json")) // it may have been removed before it was held
-	}
-	if err != nil {
+	f := os.NewFile(uintptr(fd), "lock")
+	if _, err := os.Stat(filepath.Join(tree, "image.json")); err != nil { // it may have been removed before it was held
 		f.Close()
 		return nil, errors.Join(ErrNotHere, err)
 	}
 	return f, nil
+}
+
+// share takes the lock of a tree, with others who use it.
+func share(tree string, flags int) (fd int, err error) {
+	fd, err = unix.Open(filepath.Join(tree, "lock"), unix.O_RDONLY|unix.O_NOFOLLOW|flags, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return -1, ErrNotHere
+	}
+	if err != nil {
+		return -1, err
+	}
+	if err := flock(fd, unix.LOCK_SH); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 func (s Store) resolve(ref string) (id string, err error) {
@@ -184,15 +194,9 @@ func stampOf(ref string) (string, error) {
 // open opens an image and holds it. Its descriptor stays open when this process executes
 // another program, which may be the one that builds the sandbox.
 func (s Store) open(id string) (*Image, error) {
-	dir := s.tree(id)
-	fd, err := unix.Open(filepath.Join(dir, "lock"), unix.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, ErrNotHere
-	}
-	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", id, err)
-	}
-	if err := flock(fd, unix.LOCK_SH); err != nil {
+	if _, err := share(s.tree(id), 0); errors.Is(err, ErrNotHere) {
+		return nil, err
+	} else if err != nil {
 		return nil, fmt.Errorf("image %s: %w", id, err)
 	}
 	// It may have been removed before it was held.

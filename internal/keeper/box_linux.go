@@ -86,7 +86,7 @@ func (b *box) attend() {
 	<-b.resident.Done()
 	b.closeView()
 	b.output.end()
-	b.leaveWorkspace()
+	b.leave()
 	close(b.gone)
 	b.keeper.forget(b)
 }
@@ -106,21 +106,17 @@ func (b *box) build(c *conn) error {
 func (b *box) raise(p *Plan, note func(line string)) (err error) {
 	b.spec = &p.Spec
 	b.frame, b.roots = frameKey(b.spec), chosen(p.Environ, rootVariables)
-	if err := b.holdWorkspace(); err != nil {
-		return err
-	}
-	if err := b.holdImage(); err != nil {
-		b.leaveWorkspace()
+	if err := b.hold(); err != nil {
 		return err
 	}
 	b.resident, b.gate, err = b.open(p)
 	if err != nil {
-		b.leaveWorkspace()
+		b.leave()
 		return err
 	}
 	if err := b.nameSandbox(); err != nil {
 		b.resident.Close()
-		b.leaveWorkspace()
+		b.leave()
 		return err
 	}
 	b.ports = b.gate.Exposed()

@@ -11,6 +11,19 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
 )
 
+// hold holds what must stay as it is while the sandbox stands: the image that its
+// system is, and the workspace.
+func (b *box) hold() error {
+	if err := b.holdImage(); err != nil {
+		return err
+	}
+	err := b.holdWorkspace()
+	if err != nil {
+		b.leave()
+	}
+	return err
+}
+
 // holdWorkspace holds the workspace that the sandbox's changes go to, if its owner
 // wants that, and makes sure that it still is what the plan was made for.
 func (b *box) holdWorkspace() error {
@@ -60,8 +73,8 @@ func (b *box) nameSandbox() error {
 	return b.workspace.NameFirst(b.resident.Pid)
 }
 
-// leaveWorkspace lets others have the workspace, and remove the image.
-func (b *box) leaveWorkspace() {
+// leave lets others have the workspace, and remove the image.
+func (b *box) leave() {
 	if b.image != nil {
 		_ = b.image.Close() // it was only locked
 	}

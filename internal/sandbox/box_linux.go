@@ -30,7 +30,7 @@ func (m *Manager) OpenOver(over *spec.Overlay) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, g, err := OpenResident(s, native.Options{}, m.config.Environ, nil, m.config.Ask)
+	r, g, err := OpenResident(s, native.Options{}, m.outside(), nil, m.config.Ask)
 	if err != nil {
 		return nil, err
 	}

@@ -108,9 +108,9 @@ func (m *Manager) Initialize() error {
 		caller.Root = loaded.Root
 	}
 	settle(caller, loaded)
-	outside := caller.Environ
-	if m.config.Outside != nil {
-		outside = m.config.Outside
+	outside := m.outside()
+	if outside == nil {
+		outside = caller.Environ
 	}
 	dropMissing(&loaded.Policy.Network, outside)
 	if m.config.Permit != nil {
@@ -125,6 +125,14 @@ func (m *Manager) Initialize() error {
 	}
 	m.facts, m.loaded = facts, loaded
 	return nil
+}
+
+// outside is what the network gate has for its environment, this process's if it is nil.
+func (m *Manager) outside() []string {
+	if m.config.Outside != nil {
+		return m.config.Outside
+	}
+	return m.config.Environ
 }
 
 func (m *Manager) authority(home string) string {

@@ -35,7 +35,7 @@ type alone struct {
 // Launch starts the command of a Spec. A thread is set apart for the sandbox,
 // which would otherwise die with whichever thread started it.
 func (m *Manager) Launch(s *spec.Spec, streams [3]*os.File) (Running, error) {
-	r := &alone{done: make(chan struct{}), limits: s.Limits, ask: m.config.Ask, environ: m.config.Environ}
+	r := &alone{done: make(chan struct{}), limits: s.Limits, ask: m.config.Ask, environ: m.outside()}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the broker makes the thread unfit for others

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -24,16 +25,7 @@ type Allotment struct {
 
 // or is an allotment with what another has where it has none.
 func (a Allotment) or(b Allotment) Allotment {
-	if a.Memory == 0 {
-		a.Memory = b.Memory
-	}
-	if a.CPU == 0 {
-		a.CPU = b.CPU
-	}
-	if a.Pids == 0 {
-		a.Pids = b.Pids
-	}
-	return a
+	return Allotment{Memory: cmp.Or(a.Memory, b.Memory), CPU: cmp.Or(a.CPU, b.CPU), Pids: cmp.Or(a.Pids, b.Pids)}
 }
 
 // checkAllotments refuses to serve with limits that contradict each other, or that this
@@ -100,10 +92,8 @@ func (a Allotment) within(sp *spec.Spec) error {
 	if sp.Limits != nil {
 		have = *sp.Limits
 	}
-	for _, r := range sp.Rlimits {
-		if r.Name == "nproc" {
-			have.Pids = int(r.Value) - 1 //nolint:gosec // Bailey's own process 1 is in it
-		}
+	if n, ok := sp.UserPids(); ok {
+		have.Pids = int(n) //nolint:gosec // a policy has it as an int
 	}
 	for _, l := range []struct {
 		key        string

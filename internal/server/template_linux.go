@@ -200,7 +200,7 @@ func isPreset(name string) bool {
 }
 
 // minQuota is the least processor time that the kernel bounds: a hundredth of a core.
-const minQuota = 1000
+const minQuota = cpuPeriod / 100
 
 // checkResources refuses limits that would not be any.
 func checkResources(l *baileyv1.Resources) error {
@@ -271,7 +271,7 @@ func overrides(r *baileyv1.CreateSandboxRequest) (p policy.Policy) {
 		*p.Resources.Memory = policy.Size(n)
 	}
 	if n := l.GetCpuQuota(); n > 0 {
-		cpu := float64(n) / 100_000
+		cpu := float64(n) / cpuPeriod
 		p.Resources.CPU = &cpu
 	}
 	if n := int(l.GetPidsLimit()); n > 0 {

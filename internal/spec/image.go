@@ -151,14 +151,19 @@ func (r *rooted) isKept(p string) bool {
 
 // shown are those of the host's paths that are the host's inside, too.
 func (c *compiler) shown(list []string) (paths []string) {
+	if c.rooted == nil {
+		for _, p := range list {
+			paths = append(paths, clean(p))
+		}
+		return paths
+	}
+	host := newLookups(c.rooted.Facts)
 	for _, p := range list {
 		p = clean(p)
-		if c.rooted != nil {
-			if real, err := newLookups(c.rooted.Facts).resolve(p); err == nil && !c.rooted.isKept(p) {
-				p = real.path
-			}
+		if real, err := host.resolve(p); err == nil && !c.rooted.isKept(p) {
+			p = real.path
 		}
-		if c.rooted == nil || c.rooted.isKept(p) {
+		if c.rooted.isKept(p) {
 			paths = append(paths, p)
 		}
 	}

@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"runtime"
-	"strings"
 
 	"connectrpc.com/connect"
 
 	"github.com/bailey-sandbox/bailey/api/bailey/v1/baileyv1connect"
+	"github.com/bailey-sandbox/bailey/internal/server/dial"
 )
 
 // client speaks to the server as any program could, with nothing between that
@@ -31,18 +30,12 @@ type client struct {
 
 func processors() int { return runtime.NumCPU() }
 
-func dial(address, token string) (*client, error) {
-	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
-	base := strings.TrimRight(address, "/")
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		base = "http://localhost"
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}
-	} else if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
-		return nil, fmt.Errorf("%q is no address: use unix:/PATH, http://HOST:PORT or https://HOST:PORT", address)
+func connectTo(address, token string) (*client, error) {
+	base, over, err := dial.To(address, token, &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true})
+	if err != nil {
+		return nil, err
 	}
-	c := &client{base: base, token: token, http: &http.Client{Transport: bearer{transport, token}}}
+	c := &client{base: base, token: token, http: over}
 	c.server = baileyv1connect.NewServerServiceClient(c.http, base)
 	c.codes = baileyv1connect.NewCodebaseServiceClient(c.http, base)
 	c.boxes = baileyv1connect.NewSandboxServiceClient(c.http, base)
@@ -50,21 +43,6 @@ func dial(address, token string) (*client, error) {
 	c.shells = baileyv1connect.NewSessionServiceClient(c.http, base)
 	c.trees = baileyv1connect.NewFileServiceClient(c.http, base)
 	return c, nil
-}
-
-// bearer adds the token.
-type bearer struct {
-	*http.Transport
-	token string
-}
-
-// RoundTrip implements http.RoundTripper.
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if b.token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+b.token)
-	}
-	return b.Transport.RoundTrip(r)
 }
 
 // post sends a body over REST, and reads the answer.

@@ -62,7 +62,7 @@ type run struct {
 // Run measures a server. Sandboxes and codebases that it makes are gone
 // afterwards, if the server answers.
 func Run(ctx context.Context, o Options) (r *Report, err error) {
-	c, err := dial(o.Address, o.Token)
+	c, err := connectTo(o.Address, o.Token)
 	if err != nil {
 		return nil, err
 	}

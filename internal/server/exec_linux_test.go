@@ -235,8 +235,8 @@ func TestTerminalIsResizedAndWrittenTo(t *testing.T) {
 	if _, err := s.WriteStdin(ann, &baileyv1.WriteStdinRequest{SandboxId: id, ExecId: e, Offset: -1, Data: []byte("typed\n")}); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := s.collect(id, e, 0); !strings.HasSuffix(out, "40 50\r\ntyped\r\n") {
-		t.Errorf("got %q", out)
+	if out, exit := s.collect(id, e, 0); !strings.HasSuffix(out, "40 50\r\ntyped\r\n") {
+		t.Errorf("got %q, %v", out, exit)
 	}
 }
 

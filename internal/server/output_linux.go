@@ -25,6 +25,7 @@ type output struct {
 	grown   chan struct{}
 	source  *os.File // nil once it is closed
 	plain   bool     // the source cannot be spliced: a terminal
+	hungUp  bool     // a terminal has said once that nobody has it open any more
 	err     error    // of the file: what came after it is lost
 }
 
@@ -126,6 +127,11 @@ func (o *output) take(fd int) (more, end bool) {
 		return true, false
 	case errors.Is(err, unix.EAGAIN):
 		return false, false
+	case errors.Is(err, unix.EIO) && o.plain && !o.hungUp:
+		// The kernel looks for what was written first and then whether the last
+		// writer has gone: what came in between is only found the next time.
+		o.hungUp = true
+		return true, false
 	case err != nil || n == 0: // of a terminal that nobody has open any more, EIO
 		return false, true
 	}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Times commands unsandboxed and sandboxed, interleaved; see docs/benchmarking.md.
 set -euo pipefail
+[ "${BASH_VERSINFO[0]}" -ge 5 ] || { echo 'bash is too old, 5 is needed: brew install bash' >&2 && exit 1; }
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=scripts/bench/peers.sh
@@ -19,8 +20,8 @@ system, architecture and time.
   -o, --output DIR    where the reports go (default: ./benchmarks)
   -n, --runs N        rounds (default: 30)
   -q, --quick         5 rounds
-      --network       measure programs that use the network instead, with a
-                      server on this machine
+      --network       measure programs that use the network, too, with a server
+                      on this machine
       --peers[=LIST]  measure every other sandbox that is installed, too, or
                       those of a list with commas; see scripts/bench/install-peers
       --against PATH  measure another build of bailey in the same rounds, as the
@@ -39,14 +40,14 @@ system, architecture and time.
 TEXT
 }
 
-binary='' output=benchmarks runs=30 user='' kind=all wanted=() against=''
+binary='' output=benchmarks runs=30 user='' kind=all network='' wanted=() against=''
 while [ $# -gt 0 ]; do
   case "$1" in
     -b | --binary) binary=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
     -o | --output) output=${2:?$1 needs a directory} && shift 2 ;;
     -n | --runs) runs=${2:?$1 needs a number} && shift 2 ;;
     -q | --quick) runs=5 && shift ;;
-    --network) kind=network && shift ;;
+    --network) network=1 && shift ;;
     --broker) kind=broker && shift ;;
     --work) kind=work && shift ;;
     --resident) kind=resident && shift ;;
@@ -71,6 +72,9 @@ if [[ $root == /tmp/* ]] || [ ! -w "$root" ]; then work=$HOME/.cache/bailey-benc
 rounds=$work/rounds
 as=()
 server=''
+system=$(uname -s)
+limit=(timeout 300)
+command -v timeout >/dev/null || limit=() # as on macOS
 
 prepare() {
   mkdir -p "$output" "$work/bin" "$rounds"
@@ -103,13 +107,14 @@ clean() {
 # program down (NODE_EXTRA_CA_CERTS triples the start of node) would otherwise
 # slow down only what Bailey is compared with.
 become() {
-  local name=${user:-$(id -un)} path=$PATH
+  local name=${user:-$(id -un)} path=$PATH home=$HOME
   if [ -n "$user" ]; then
     is_root || die "--user $user: only root can become another user"
     as=(setpriv --reuid="$user" --regid="$user" --init-groups --inh-caps=-all)
     path=/usr/local/bin:/usr/bin:/bin
+    home=$(getent passwd "$name" | cut -d: -f6)
   fi
-  as+=(env -i HOME="$(getent passwd "$name" | cut -d: -f6)" USER="$name" LOGNAME="$name" PATH="$path" LANG=C.UTF-8)
+  as+=(env -i HOME="$home" USER="$name" LOGNAME="$name" PATH="$path" LANG=C.UTF-8)
 }
 
 # own DIR gives what was made to whoever is measured.
@@ -230,11 +235,21 @@ describe() {
   about "$1" command "$3"
   local name
   for name in "${!absent[@]}"; do about "$1" "absent.$name" "${absent[$name]}"; done
+  [ -n "$closed" ] || for name in "${peers[@]}"; do about "$1" "absent.$name" 'has no network as it is measured'; done
+}
+
+# missing WORKLOAD CATEGORY PROGRAM says that a workload was not measured.
+missing() {
+  [ ! -d "$rounds/$1" ] || return 0
+  describe "$1" "$2" ''
+  about "$1" missing "$3 is not installed"
 }
 
 # Variants besides those that every workload has, as "NAME FLAGS" of bailey.
 extra=()
 variants=()
+# Whether a workload can do without network: only then are there those variants.
+closed=1
 
 # measure ROUND CATEGORY/WORKLOAD PROGRAM [ARGUMENTS], the arguments as one quoted
 # string. Round 0 warms the caches and is not kept.
@@ -242,7 +257,7 @@ measure() {
   local round=$1 category=${2%%/*} name=${2#*/} path
   local dir=$rounds/$name
   if ! path=$(program "$3"); then
-    [ -d "$dir" ] || { describe "$name" "$category" '' && about "$name" missing "$3 is not installed"; }
+    missing "$name" "$category" "$3"
     return
   fi
   local command="'$path' ${4:-}" i
@@ -263,18 +278,21 @@ measure() {
   [ "$round" = 0 ] || cp "$work/export" "$dir/$(printf %05d "$round").json"
 }
 
-# Peers that do not do in a workload what is done outside.
+# Variants that do not do in a workload what is done outside.
 declare -A unfit=()
 
 # collect_variants WORKLOAD COMMAND sets the variants, as names and commands.
 collect_variants() {
   local entry
   variants=(unsandboxed "$2")
-  if [ $kind != network ]; then
+  if [ -n "$closed" ]; then
     variants+=(bailey "'$binary' -- $2")
     [ -z "$against" ] || variants+=(previous "'$against' -- $2")
   fi
-  for entry in "${extra[@]}"; do variants+=("${entry%% *}" "'$binary' ${entry#* } -- $2"); done
+  for entry in "${extra[@]}"; do
+    [ -n "${unfit[$1/${entry%% *}]:-}" ] || variants+=("${entry%% *}" "'$binary' ${entry#* } -- $2")
+  done
+  [ -n "$closed" ] || return 0
   for entry in "${peers[@]}"; do
     [ -n "${unfit[$1/$entry]:-}" ] || variants+=("$entry" "$(peer "$entry" "$2")")
   done
@@ -293,14 +311,23 @@ verify() {
       reason="printed something else than outside: $(diff "$work/expected" "$work/printed" | grep -m 1 '^[<>]' || true)"
     fi
     [ -n "$reason" ] || continue
-    [[ " ${peers[*]} " == *" $variant "* ]] || die "$1: $variant $reason"
+    may_fail "$variant" || die "$1: $variant $reason"
     unfit[$1/$variant]=1
     about "$1" "absent.$variant" "$reason"
   done
 }
 
+# may_fail VARIANT: what another sandbox cannot do is in the report, and what Bailey
+# itself does on Linux only.
+may_fail() {
+  case "$1" in
+    bailey | previous) false ;;
+    *) [ "$system" != Linux ] || [[ " ${peers[*]} " == *" $1 "* ]] ;;
+  esac
+}
+
 # output COMMAND prints what a command prints, in an order of its own.
-output() { "${as[@]}" timeout 300 bash -c "$1" 2>"$work/errors" </dev/null | LC_ALL=C sort; }
+output() { "${as[@]}" "${limit[@]}" bash -c "$1" 2>"$work/errors" </dev/null | LC_ALL=C sort; }
 
 # calls WORKLOAD COUNT SCRIPT PROGRAM says how many programs one sample of a
 # workload executes, once somebody else has counted them.
@@ -323,6 +350,10 @@ calls() {
 memory() {
   local variant=$1 pid process total=0
   shift
+  if [ "$system" != Linux ]; then
+    printf 'memory is measured on Linux only\n' >&2
+    return
+  fi
   mkfifo "$work/ready"
   "${as[@]}" "$@" sh -c 'echo ready; exec sleep 60' >"$work/ready" 2>/dev/null &
   pid=$!
@@ -356,7 +387,6 @@ done
 
 # measure_all ROUND: commands as people and agents run them.
 measure_all() {
-  cd "$work/project"
   extra=('monitor -m' 'kept -k bench')
   measure "$1" spawn/10-true true
   measure "$1" spawn/11-echo echo hello
@@ -382,6 +412,7 @@ measure_all() {
 
 # measure_gate ROUND: what shows whether launches became slower.
 measure_gate() {
+  extra=()
   measure "$1" spawn/10-true true
   measure "$1" interpreter/20-python3 python3 '-c pass'
   measure "$1" tool/40-git-status git 'status --porcelain'
@@ -399,33 +430,47 @@ measure_broker() {
   calls 60-fork+exec-x300 300 spawn.sh /bin/true
 }
 
+# measure_job ROUND WORKLOAD PROGRAM SCRIPT: a script that needs a program.
+measure_job() {
+  if "${as[@]}" "$3" --version >/dev/null 2>&1 || "${as[@]}" "$3" version >/dev/null 2>&1; then
+    measure "$1" "work/$2" sh "$4"
+  else
+    missing "$2" work "$3"
+  fi
+}
+
 # measure_work ROUND: what people wait for.
 measure_work() {
   extra=("patterns $patterns")
-  measure "$1" work/10-git-clone sh clone.sh
-  ! program go >/dev/null || measure "$1" work/20-go-build sh go.sh
-  [ ! -f npm.sh ] || measure "$1" work/30-npm-ci sh npm.sh
-  [ ! -f cargo.sh ] || measure "$1" work/40-cargo-build sh cargo.sh
+  measure_job "$1" 10-git-clone git clone.sh
+  measure_job "$1" 20-go-build go go.sh
+  measure_job "$1" 30-npm-ci npm npm.sh
+  measure_job "$1" 40-cargo-build cargo cargo.sh
 }
 
 # measure_network ROUND: a server on this machine, reached directly and through the
 # gate. With the default policy there is no network, so it is not among the variants.
 measure_network() {
+  local closed=''
+  cd "$work/network"
   extra=('gate -s gate.jsonc' '50-domains -s domains.jsonc')
   local url=http://127.0.0.1:$port
-  measure "$1" network/10-true true
-  measure "$1" network/20-curl curl "-sSf -o /dev/null $url/small"
-  measure "$1" network/21-curl-x20 curl "-sSf -o /dev/null $url/small?[1-20]"
-  measure "$1" network/30-download-64MiB curl "-sSf -o /dev/null $url/large"
+  measure "$1" network/80-start-with-network true
+  measure "$1" network/81-curl curl "-sSf -o /dev/null $url/small"
+  measure "$1" network/82-curl-x20 curl "-sSf -o /dev/null $url/small?[1-20]"
+  measure "$1" network/83-download-64MiB curl "-sSf -o /dev/null $url/large"
 }
 
-# start_server serves the current directory on a port of its own choice.
+# start_server serves a directory on a port of its own choice.
 start_server() {
+  mkdir "$work/network"
+  cd "$work/network"
   printf small >small
   head -c 67108864 /dev/zero >large
   python3 -u -c 'import functools, http.server as h
 class Quiet(h.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     def log_message(self, *_): pass
 s = h.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
 print(s.server_port)
@@ -436,18 +481,32 @@ s.serve_forever()' >port 2>/dev/null &
   printf '{"network": {"allowLocalOutboundPorts": [%s]}}\n' "$port" >gate.jsonc
   python3 -c 'import json, sys
 print(json.dumps({"network": {"allowedDomains": [f"host-{n}.example.com" for n in range(50)], "allowLocalOutboundPorts": [int(sys.argv[1])]}}))' "$port" >domains.jsonc
+  own "$work/network"
 }
 
 fact() { printf '%s=%s\n' "$1" "$(head -n 1 <<<"$2")" >>"$rounds/facts"; }
 
-gather_facts() {
-  local name governor=/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
-  fact kernel "$(uname -srm)"
+# gather_machine: what is asked of each system in its own way.
+gather_machine() {
+  local governor=/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor
+  if [ "$system" = Darwin ]; then
+    fact processor "$(sysctl -n machdep.cpu.brand_string)"
+    fact memory "$(($(sysctl -n hw.memsize) >> 20)) MiB"
+    fact governor none
+    fact load "$(sysctl -n vm.loadavg | tr -d '{}' | xargs)"
+    return
+  fi
   fact processor "$(awk -F': ' '/^model name/ {print $2; exit}' /proc/cpuinfo)"
-  fact processors "$(nproc)"
   fact memory "$(awk '/^MemTotal/ {print int($2 / 1024) " MiB"}' /proc/meminfo)"
   fact governor "$(cat "$governor" 2>/dev/null || echo none)"
   fact load "$(cut -d ' ' -f 1-3 /proc/loadavg)"
+}
+
+gather_facts() {
+  local name
+  fact kernel "$(uname -srm)"
+  fact processors "$(getconf _NPROCESSORS_ONLN)"
+  gather_machine
   fact commit "$(here_git describe --always --dirty --abbrev=12 2>/dev/null || echo none)"
   fact user "$("${as[@]}" id -un)"
   fact rounds "$runs"
@@ -471,7 +530,6 @@ main() {
   case $kind in
     broker) make_tree "$work/project" ;;
     work) make_jobs "$work/project" ;;
-    network) mkdir "$work/project" && own "$work/project" ;;
     *) make_project "$work/project" ;;
   esac
   cd "$work/project"
@@ -479,27 +537,24 @@ main() {
     "${as[@]}" "$work/bin/resident" -binary "$binary" -dir "$work/project" -n $((runs * 10))
     return
   fi
-  [ $kind != network ] || start_server
   if [ $kind = all ]; then
     make_files 280000 "$work/large"
     own "$work/large"
   fi
   # Bubblewrap is what others are compared with.
   case $kind in
-    gate | network | work) ;;
+    gate | work) ;;
     *) [ ${#wanted[@]} -gt 0 ] || wanted=(bwrap) ;;
   esac
-  local name
-  if [ $kind = network ]; then
-    for name in "${wanted[@]}"; do absent[$name]='not measured with the network, which is closed for it'; done
-  elif [ ${#wanted[@]} -gt 0 ]; then
-    find_peers "${wanted[@]}"
-  fi
+  [ ${#wanted[@]} = 0 ] || find_peers "${wanted[@]}"
+  [ -z "$network" ] || start_server
   gather_facts
   local round
   for ((round = 0; round <= runs; round++)); do
     [ ! -t 2 ] || printf '\rround %d of %d ' "$round" "$runs" >&2
+    cd "$work/project"
     "measure_$kind" "$round"
+    [ -z "$network" ] || measure_network "$round"
   done
   [ ! -t 2 ] || printf '\r' >&2
   take_apart

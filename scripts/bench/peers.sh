@@ -130,11 +130,12 @@ attempt("write elsewhere", "written", "refused", lambda: make(elsewhere))
 attempt("read elsewhere", "read", "refused", lambda: open(secret).read())
 attempt("host loopback", "reached", "refused", lambda: socket.create_connection(("127.0.0.1", int(port)), 10))
 attempt("host processes", "signalled", "refused", lambda: os.kill(int(pid), 0))
-status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
-field = lambda name: status.get(name, "").strip()
-print("system call filter=" + ("yes" if field("Seccomp") == "2" else "none"))
-print("no new privileges=" + ("yes" if field("NoNewPrivs") == "1" else "no"))
-print("capabilities=" + ("none" if int(field("CapEff") or "0", 16) == 0 else "some"))
+if os.path.exists("/proc/self/status"):  # on Linux
+    status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+    field = lambda name: status.get(name, "").strip()
+    print("system call filter=" + ("yes" if field("Seccomp") == "2" else "none"))
+    print("no new privileges=" + ("yes" if field("NoNewPrivs") == "1" else "no"))
+    print("capabilities=" + ("none" if int(field("CapEff") or "0", 16) == 0 else "some"))
 CODE
 }
 
@@ -148,7 +149,7 @@ probing() {
 try_out() {
   local key value
   rm -f "$work/elsewhere/made" made-by-probe
-  "${as[@]}" timeout 60 bash -c "$2" >"$work/tried" 2>"$work/errors" </dev/null || return 1
+  "${as[@]}" "${limit[@]}" bash -c "$2" >"$work/tried" 2>"$work/errors" </dev/null || return 1
   grep -qx "nonce=nonce-$$" "$work/tried" || return 1
   printf '%s.command=%s\n' "$1" "${2/"$(probing)"/COMMAND}" >>"$rounds/sandboxes"
   while IFS='=' read -r key value; do

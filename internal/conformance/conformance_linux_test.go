@@ -37,7 +37,7 @@ func user() string {
 }
 
 func TestRuntimesHoldOrRefuseEverything(t *testing.T) {
-	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("bwrap"), testenv.Program("git"))
+	testenv.Requires(t, testenv.NoRace, testenv.UserNamespaces, testenv.Landlock(6), testenv.Program("bwrap"), testenv.Program("git"))
 	bailey := testenv.Binary(t, "bailey")
 	seen := make(Seen)
 	docker := sync.OnceValue(func() []string { return dockerEngine(t) })

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/bailey-sandbox/bailey/internal/spec"
+	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
 // The suite is worth something only if it fails where it should. These runtimes
@@ -37,6 +38,7 @@ var hasConsequences = []string{
 }
 
 func TestSuiteFailsWithoutASandbox(t *testing.T) {
+	testenv.Requires(t, testenv.NoRace)
 	r := fakeRuntime(t, unconfined)
 	for _, p := range Properties() {
 		if slices.Contains(hasConsequences, p.Name) {

@@ -37,7 +37,7 @@ func TestAttacksFailWithOtherRuntimesToo(t *testing.T) {
 	if os.Getenv(runtimeVariable) != "" {
 		return // this is that run
 	}
-	testenv.Requires(t, testenv.UserNamespaces, testenv.Landlock(1))
+	testenv.Requires(t, testenv.NoRace, testenv.UserNamespaces, testenv.Landlock(1))
 	for _, other := range []struct {
 		runtime string
 		attacks []string

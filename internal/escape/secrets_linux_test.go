@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bailey-sandbox/bailey/internal/testenv"
 )
 
 // readers are the ways to get at the content of a path.
@@ -278,6 +280,7 @@ func searchMemory(process string, mark []byte) {
 }
 
 func TestEnvironmentOfTheLauncherIsNotRead(t *testing.T) {
+	testenv.Requires(t, testenv.NoRace)
 	b := newBox(t)
 	secret := launcherMark + strconv.Itoa(os.Getpid())
 	launch := b.freeCommand("launch", b.project, "", b.program, "attack", "memory")

@@ -34,8 +34,9 @@ var (
 	// Long is met in a long run (scripts/test --long).
 	Long = Requirement{LongName, long}
 	// NoRace is met without the race detector, which cannot follow a child that
-	// shares memory with its parent and changes the resource use that is
-	// measured.
+	// shares memory with its parent, changes the resource use that is measured,
+	// and has nothing to see where programs work that were built without it:
+	// long tests of these need not run with it, too.
 	NoRace = Requirement{"no race detector", func() bool { return !raceEnabled }}
 	// Modules is met when the go command can load this module and everything it
 	// depends on without a network.

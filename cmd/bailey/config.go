@@ -47,15 +47,20 @@ func runConfig(r *request) int {
 }
 
 // configShow prints where the policy comes from on stderr, and on stdout the
-// policy itself, which is a valid file.
+// policy itself, which is a valid file. It is what people paste into reports: a
+// proxy's password is not in it.
 func configShow(r *request) int {
 	m, err := r.manager()
 	if err != nil {
 		return fail(err)
 	}
 	l := m.Loaded()
+	shown, other := l.Policy.WithoutPassword()
 	if !r.settledQuiet() {
 		text := describeChain(l)
+		if other {
+			text += "network.upstreamProxy is shown without its user and password\n"
+		}
 		for _, b := range l.Policy.Bounds {
 			text += "bound: every path must also be granted by " +
 				strings.TrimSpace(string(policy.Marshal(policy.Policy{Filesystem: b}, ""))) + "\n"
@@ -66,7 +71,7 @@ func configShow(r *request) int {
 		}
 		say(tagNote, text)
 	}
-	return answer(string(policy.Marshal(l.Policy, "  ")))
+	return answer(string(policy.Marshal(shown, "  ")))
 }
 
 func configInit() int {

@@ -82,6 +82,11 @@ func TestConfigShowPrintsAPolicyThatParses(t *testing.T) {
 			t.Errorf("stderr %q does not say %q", got.stderr, want)
 		}
 	}
+	got = b.run("--policy", `{"network": {"upstreamProxy": "http://me:secret@127.0.0.1:8080"}}`, "config", "show")
+	if strings.Contains(got.stdout+got.stderr, "secret") || !strings.Contains(got.stdout, `"http://127.0.0.1:8080"`) ||
+		!strings.Contains(got.stderr, "network.upstreamProxy is shown without its user and password\n") {
+		t.Errorf("a password: %+v", got)
+	}
 }
 
 func TestConfigInitWritesAValidFileOnce(t *testing.T) {

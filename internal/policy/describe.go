@@ -205,6 +205,17 @@ func (d *description) rules(rules, without []NetworkRule) {
 	}
 }
 
+// WithoutPassword is the policy as anybody may see it, and whether that is another.
+func (p Policy) WithoutPassword() (shown Policy, other bool) {
+	if p.Network.UpstreamProxy == nil {
+		return p, false
+	}
+	proxy := withoutPassword(*p.Network.UpstreamProxy)
+	other = proxy != *p.Network.UpstreamProxy
+	p.Network.UpstreamProxy = &proxy
+	return p, other
+}
+
 // withoutPassword is a proxy as anybody may see it.
 func withoutPassword(proxy string) string {
 	p, err := notation.ParseProxy(proxy)

@@ -7,6 +7,7 @@ import pathlib
 import socket
 import ssl
 import tempfile
+import threading
 import unittest
 from typing import AsyncIterator
 
@@ -114,6 +115,24 @@ class Clients(unittest.TestCase):
             SandboxClient("localhost:80")
         with SandboxClient("unix:/no/such/socket") as client, self.assertRaises(errors.Unavailable):
             client.server()
+
+    def test_a_refusal_before_everything_is_sent_is_told(self) -> None:
+        answer = b'HTTP/1.1 404 Not Found\r\nContent-Length: 28\r\n\r\n{"code": 5, "message": "no"}'
+
+        def refuse(server: socket.socket) -> None:
+            for _ in range(2):
+                with server.accept()[0] as c:
+                    c.recv(1000)
+                    c.sendall(answer)
+
+        with tempfile.TemporaryDirectory() as d, socket.socket(socket.AF_UNIX) as server:
+            server.bind(d + "/s")
+            server.listen()
+            threading.Thread(target=refuse, args=(server,), daemon=True).start()
+            with SandboxClient("unix:" + d + "/s") as client:
+                for body in (bytes(8 << 20), (bytes(1 << 20) for _ in range(8))):
+                    with self.assertRaises(errors.NotFound):
+                        client.upload_archive("cb", body)
 
     def test_a_certificate_that_is_not_trusted_is_named(self) -> None:
         error = ssl.SSLCertVerificationError(1, "certificate verify failed")

@@ -230,6 +230,9 @@ class Wire:
                 connection.request(method, path, body=source or body, headers=sent, encode_chunked=source is not None)
                 return connection, connection.getresponse()
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+                response = _early(connection)
+                if response is not None:
+                    return connection, response
                 connection.close()
                 _check_hangup()
                 if source is not None and source.failure is not None:
@@ -269,6 +272,19 @@ class Wire:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _early(connection: http.client.HTTPConnection) -> Optional[http.client.HTTPResponse]:
+    """The answer of a server that did not want the rest of a request, if there is one.
+    The connection is not used again."""
+    try:
+        response = connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        return None
+    if connection.sock is not None:
+        connection.sock.close()  # the response has it open still
+        connection.sock = None
+    return response
 
 
 class _Source:

@@ -97,10 +97,8 @@ func (s *Server) CreateSnapshot(ctx context.Context, r *baileyv1.CreateSnapshotR
 		return nil, err
 	}
 	n := &baileyv1.Snapshot{Id: id, Name: r.GetName(), SandboxId: k.sandbox.GetId(), CreateTime: timestamppb.New(sealed.Created)}
-	if len(sealed.Layers) > 0 {
-		if l, err := s.files.Layer(sealed.Layers[0]); err == nil {
-			n.SizeBytes = l.Bytes
-		}
+	if n.SizeBytes, err = s.files.Held(k.sandbox.GetId(), sealed); err != nil {
+		return nil, errors.Join(err, s.files.RemoveSnapshot(k.sandbox.GetId(), sealed.ID))
 	}
 	data, err := encode(n)
 	if err != nil {

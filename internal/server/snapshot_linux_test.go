@@ -25,6 +25,10 @@ func TestSnapshotsKeepFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// "one\n" and "x\n" while it ran, and "two\n" of those that are left.
+	if n.GetSizeBytes() != 6 || second.GetSizeBytes() != 4 {
+		t.Errorf("they hold %d and %d bytes, want 6 and 4", n.GetSizeBytes(), second.GetSizeBytes())
+	}
 	l, err := s.ListSnapshots(ann, &baileyv1.ListSnapshotsRequest{SandboxId: id})
 	if err != nil || len(l.GetSnapshots()) != 2 || l.GetSnapshots()[1].GetName() != "first" {
 		t.Errorf("%v, %v", l, err)

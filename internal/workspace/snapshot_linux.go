@@ -188,6 +188,31 @@ func (s *Store) SnapshotRunning(name string, sandbox Freezer) (Snapshot, error) 
 	return s.putSnapshot(s.snapshotDir(name), newSnapshot(stack), s.putSynced)
 }
 
+// Held is how long the files of a workspace's snapshot are together, beside those of what
+// the workspace was made on. A layer that the delta has become by a rename is looked through,
+// as far as its files can be seen.
+func (s *Store) Held(name string, n Snapshot) (bytes int64, err error) {
+	d, err := s.Peek(name)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range n.Layers {
+		if slices.Contains(d.Record.Base, id) {
+			continue
+		}
+		l, err := s.Layer(id)
+		if err != nil {
+			return 0, err
+		}
+		if l.Files == 0 {
+			u, _ := Usage(s.LayerTree(id))
+			l.Bytes = u.Length
+		}
+		bytes += l.Bytes
+	}
+	return bytes, nil
+}
+
 func copyFrozen(b *building, upper *os.File, sandbox Freezer) error {
 	thaw, err := sandbox.Freeze()
 	if err != nil {

@@ -188,6 +188,11 @@ func TestSnapshotForkAndRollback(t *testing.T) {
 	d.Close()
 	n, err := s.Snapshot("one")
 	must(t, err)
+	held, err := s.Held("one", n)
+	must(t, err)
+	if held != 1 {
+		t.Errorf("it holds %d bytes beside the codebase, want 1", held)
+	}
 	d, err = s.Store.Open("one", delta.Write)
 	must(t, err)
 	if got := shownBy(t, d); got != first || strings.Contains(got, "b 100") {
@@ -229,8 +234,13 @@ func TestSnapshotOfNothingMakesNoLayer(t *testing.T) {
 	imported(t, s, "base", project(t, "a"))
 	start(t, s, "base", "one").Close()
 	for range 3 {
-		_, err := s.Snapshot("one")
+		n, err := s.Snapshot("one")
 		must(t, err)
+		held, err := s.Held("one", n)
+		must(t, err)
+		if held != 0 {
+			t.Errorf("it holds %d bytes beside the codebase", held)
+		}
 	}
 	list, err := s.Snapshots("one")
 	must(t, err)

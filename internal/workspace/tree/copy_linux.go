@@ -203,8 +203,9 @@ func (c *copying) special(n *Node) (err error) {
 
 // Usage is what a tree takes on the disk.
 type Usage struct {
-	Files int64
-	Bytes int64 // blocks that were allocated
+	Files  int64
+	Bytes  int64 // blocks that were allocated
+	Length int64 // of the content of files, which may be more where they have holes
 }
 
 // Measure counts what a directory and everything below it takes. A file with
@@ -222,6 +223,9 @@ func Measure(root *os.File) (Usage, error) {
 		}
 		u.Files++
 		u.Bytes += n.Stat.Blocks * 512
+		if n.IsRegular() {
+			u.Length += n.Stat.Size
+		}
 		return nil
 	}})
 	if err != nil {

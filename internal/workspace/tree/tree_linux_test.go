@@ -325,7 +325,7 @@ func TestMeasureCountsAFileWithTwoNamesOnce(t *testing.T) {
 	must(t, os.Link(dir+"/a", dir+"/b"))
 	two, err := Measure(open(t, dir))
 	must(t, err)
-	if one != two || one.Files != 2 || one.Bytes < 8192 {
+	if one != two || one.Files != 2 || one.Bytes < 8192 || one.Length != 8192 {
 		t.Errorf("got %+v and %+v", one, two)
 	}
 }

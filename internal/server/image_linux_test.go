@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/image"
@@ -51,6 +52,43 @@ func fromImage(ref string) *baileyv1.CreateSandboxRequest {
 	return &baileyv1.CreateSandboxRequest{Source: &baileyv1.CreateSandboxRequest_Image{Image: ref}}
 }
 
+func fromSnapshot(id string) *baileyv1.CreateSandboxRequest {
+	return &baileyv1.CreateSandboxRequest{Source: &baileyv1.CreateSandboxRequest_SnapshotId{SnapshotId: id}}
+}
+
+// snapshotKeepsImage takes a snapshot of a sandbox of an image, and finds the image in a
+// sandbox that is made of it, in a fork of that, and in both when they start again.
+func (s *site) snapshotKeepsImage(id string) (snapshot string) {
+	s.t.Helper()
+	n, err := s.CreateSnapshot(ann, &baileyv1.CreateSnapshotRequest{SandboxId: id})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	made := s.create(fromSnapshot(n.GetId()))
+	forks, err := s.ForkSandbox(ann, &baileyv1.ForkSandboxRequest{SandboxId: made})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, id := range []string{made, forks.GetSandboxes()[0].GetId()} {
+		if _, err := s.StopSandbox(ann, &baileyv1.StopSandboxRequest{SandboxId: id, Grace: durationpb.New(0)}); err != nil {
+			s.t.Fatal(err)
+		}
+		if f, err := s.ReadFile(ann, &baileyv1.ReadFileRequest{SandboxId: id, Path: "file"}); err != nil || string(f.GetContent()) != "kept\n" {
+			s.t.Errorf("stopped: %v, %v", f, err)
+		}
+		if sb, err := s.StartSandbox(ann, &baileyv1.StartSandboxRequest{SandboxId: id}); err != nil || sb.GetImage() != "busy:1" {
+			s.t.Errorf("of a snapshot: %v, %v", sb, err)
+		}
+		if got := s.run(id, `cat /etc/os-release file; echo $FROM`); string(got.GetStdout()) != "the image's\nkept\nimage\n" {
+			s.t.Errorf("of a snapshot: %q, %q", got.GetStdout(), got.GetStderr())
+		}
+		if _, err := s.DestroySandbox(ann, &baileyv1.DestroySandboxRequest{SandboxId: id}); err != nil {
+			s.t.Error(err)
+		}
+	}
+	return n.GetId()
+}
+
 func TestSandboxIsMadeOfAnImage(t *testing.T) {
 	images := busyImages(t, "busy:1")
 	s := newSite(t, func(c *Config) { c.Images = images.Dir })
@@ -59,6 +97,7 @@ func TestSandboxIsMadeOfAnImage(t *testing.T) {
 	if got := s.run(id, line); string(got.GetStdout()) != "the image's\nimage\nkept\n" {
 		t.Errorf("%q, %q", got.GetStdout(), got.GetStderr())
 	}
+	snapshot := s.snapshotKeepsImage(id)
 	remove := func() error {
 		u, err := images.Begin()
 		if err != nil {
@@ -87,6 +126,8 @@ func TestSandboxIsMadeOfAnImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := s.StartSandbox(ann, &baileyv1.StartSandboxRequest{SandboxId: id})
+	wantReason(t, err, connect.CodeNotFound, "image_not_here")
+	_, err = s.CreateSandbox(ann, fromSnapshot(snapshot))
 	wantReason(t, err, connect.CodeNotFound, "image_not_here")
 	if f, err := s.ReadFile(ann, &baileyv1.ReadFileRequest{SandboxId: id, Path: "file"}); err != nil || string(f.GetContent()) != "kept\nkept\n" {
 		t.Errorf("its files without the image: %v, %v", f, err)

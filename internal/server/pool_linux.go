@@ -327,7 +327,7 @@ func (p *pool) makeSpare(of *kind) (*spare, error) {
 }
 
 func (s *Server) raiseSpare(over *spec.Overlay, of *kind) (*spare, error) {
-	sp, err := s.compile(of.request, of.bounded, over)
+	sp, err := s.compile(of.request, "", of.bounded, over)
 	if err == nil {
 		err = s.config.Most.within(sp)
 	}

@@ -87,6 +87,11 @@ func (s *Server) create(ctx context.Context, owner string, r *baileyv1.CreateSan
 	if taken, err := s.createFromPool(ctx, k); taken {
 		return k.sandbox, err
 	}
+	if id := r.GetSnapshotId(); id != "" {
+		if err := s.takeImage(ctx, k, id); err != nil {
+			return nil, err
+		}
+	}
 	err := s.establish(ctx, k, func(o delta.Options) (*delta.Delta, error) { return s.makeFiles(ctx, r, o) })
 	if err != nil {
 		return nil, err
@@ -145,7 +150,7 @@ func (s *Server) establish(ctx context.Context, k *kept, files func(delta.Option
 
 // announce has the keeper begin with a sandbox while it is found out what it is to be.
 func (s *Server) announce(k *kept) {
-	if name := k.request.GetRuntime(); k.request.GetCreateOnly() || k.request.GetImage() != "" || name != "" && name != spec.RuntimeNative {
+	if name := k.request.GetRuntime(); k.request.GetCreateOnly() || k.sandbox.GetImage() != "" || name != "" && name != spec.RuntimeNative {
 		return
 	}
 	if remote, err := s.reach(); err == nil { // otherwise raise will say so
@@ -228,14 +233,14 @@ func (s *Server) enroll(ctx context.Context, k *kept, standing *keeper.Standing)
 
 // compiled decides what a stored sandbox is.
 func (s *Server) compiled(k *kept) (*spec.Spec, error) {
-	if k.over != nil {
-		return s.compile(k.request, k.bounded, k.over)
+	over := k.over
+	if over == nil {
+		var err error
+		if over, err = s.overlay(k.sandbox.GetId()); err != nil {
+			return nil, err
+		}
 	}
-	over, err := s.overlay(k.sandbox.GetId())
-	if err != nil {
-		return nil, err
-	}
-	return s.compile(k.request, k.bounded, over)
+	return s.compile(k.request, k.sandbox.GetImage(), k.bounded, over)
 }
 
 // overlay is where the files of a sandbox are.
@@ -580,6 +585,21 @@ func (s *Server) GetStats(ctx context.Context, r *baileyv1.GetStatsRequest) (*ba
 		return nil, explain(err)
 	}
 	return s.stats(b, &u), nil
+}
+
+// takeImage gives a sandbox that is made of a snapshot the system that the files were
+// written in: that of the sandbox which the snapshot was taken of, and goes with.
+func (s *Server) takeImage(ctx context.Context, k *kept, snapshot string) error {
+	r, err := s.find(ctx, store.Snapshots, "snapshot", snapshot)
+	if err != nil {
+		return err
+	}
+	from, err := s.sandbox(ctx, r.Parent)
+	if err != nil {
+		return err
+	}
+	k.sandbox.Image = from.sandbox.GetImage()
+	return nil
 }
 
 var errSnapshot = errors.New("there is no such snapshot")

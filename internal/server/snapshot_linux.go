@@ -196,6 +196,7 @@ func (s *Server) ForkSandbox(ctx context.Context, r *baileyv1.ForkSandboxRequest
 	for range count {
 		fork := s.newKept(ctx, k.sandbox.GetOwner(), proto.CloneOf(k.request), k.bounded)
 		fork.sandbox.Name, fork.sandbox.Labels, fork.sandbox.ParentId = r.GetName(), r.GetLabels(), k.sandbox.GetId()
+		fork.sandbox.Image = k.sandbox.GetImage()
 		err := s.establish(ctx, fork, func(o delta.Options) (*delta.Delta, error) { return s.files.Fork(k.sandbox.GetId(), from, o) })
 		if err != nil {
 			return nil, fmt.Errorf("%d of %d were made: %w", len(out.GetSandboxes()), count, err)

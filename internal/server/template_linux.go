@@ -48,12 +48,13 @@ const bound = `{
 	"network": {"allowedDomains": ["*"], "allowLocalBinding": false, "allowLocalOutbound": false}
 }`
 
-// compile decides what a sandbox is.
-func (s *Server) compile(r *baileyv1.CreateSandboxRequest, bounded bool, over *spec.Overlay) (*spec.Spec, error) {
+// compile decides what a sandbox is. Its image need not be the request's: one that is made
+// of a snapshot has that of the sandbox which the snapshot was taken of.
+func (s *Server) compile(r *baileyv1.CreateSandboxRequest, image string, bounded bool, over *spec.Overlay) (*spec.Spec, error) {
 	if err := knownRuntime(r.GetRuntime()); err != nil {
 		return nil, err
 	}
-	system, err := s.image(r.GetImage())
+	system, err := s.image(image)
 	if err != nil {
 		return nil, err
 	}

@@ -94,11 +94,11 @@ func (s *Server) changeRules(k *kept, r *baileyv1.UpdateSandboxRequest) error {
 	if err != nil {
 		return err
 	}
-	sp, err := s.compile(next, k.bounded, over)
+	sp, err := s.compile(next, k.sandbox.GetImage(), k.bounded, over)
 	if err != nil {
 		return err
 	}
-	old, err := s.compile(k.request, k.bounded, over)
+	old, err := s.compile(k.request, k.sandbox.GetImage(), k.bounded, over)
 	if err != nil {
 		return err
 	}

@@ -60,9 +60,8 @@ func asNative(k *kept) *kept {
 	n := *k
 	n.request = proto.CloneOf(k.request)
 	n.request.Runtime = spec.RuntimeNative
-	if k.request.GetImage() != "" {
-		n.request.Source = nil
-	}
+	n.sandbox = proto.CloneOf(k.sandbox)
+	n.sandbox.Image = ""
 	return &n
 }
 
@@ -173,7 +172,7 @@ func (s *Server) viewSpec(v *view, compiled func() (*spec.Spec, error)) (*spec.S
 	if err != nil {
 		return nil, err
 	}
-	sp, err := s.compile(&baileyv1.CreateSandboxRequest{}, true, over)
+	sp, err := s.compile(&baileyv1.CreateSandboxRequest{}, "", true, over)
 	return unreached(sp), err
 }
 

@@ -701,7 +701,8 @@ type CreateSandboxRequest_Image struct {
 }
 
 type CreateSandboxRequest_SnapshotId struct {
-	// snapshot_id is a snapshot whose files it begins with.
+	// snapshot_id is a snapshot whose files it begins with. Its root file system is
+	// that of the sandbox which the snapshot was taken of.
 	SnapshotId string `protobuf:"bytes,6,opt,name=snapshot_id,json=snapshotId,proto3,oneof"`
 }
 

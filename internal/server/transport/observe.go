@@ -84,10 +84,12 @@ func (t *Transport) observe(next http.Handler) http.Handler {
 		w.Header().Set(requestHeader, rec.id)
 		sw := &statusWriter{ResponseWriter: w}
 		begin := time.Now()
+		defer func() { // one that breaks off is a request, too
+			t.figures.answered(sw.status)
+			t.audit.refused(r, rec, sw.status)
+			t.log(r, rec, sw.status, time.Since(begin))
+		}()
 		next.ServeHTTP(sw, r.WithContext(context.WithValue(t.parent(r), recordKey{}, rec)))
-		t.figures.answered(sw.status)
-		t.audit.refused(r, rec, sw.status)
-		t.log(r, rec, sw.status, time.Since(begin))
 	})
 }
 

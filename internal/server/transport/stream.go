@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,13 +100,18 @@ func (t *Transport) readStreamRequest(r *http.Request, m proto.Message) error {
 	if err := fillFromQuery(m, r.URL.Query()); err != nil {
 		return err
 	}
-	for _, name := range []string{"sandbox_id", "exec_id", "session_id"} {
+	fillFromPath(m, r)
+	return nil
+}
+
+// fillFromPath sets the fields that the pattern of a path names.
+func fillFromPath(m proto.Message, r *http.Request) {
+	for _, name := range []string{"sandbox_id", "codebase_id", "snapshot_id", "exec_id", "session_id"} {
 		field := m.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(name))
 		if value := r.PathValue(name); value != "" && field != nil {
 			m.ProtoReflect().Set(field, protoreflect.ValueOfString(value))
 		}
 	}
-	return nil
 }
 
 // fillFromQuery sets fields by their names in the protobuf file or in JSON.
@@ -144,8 +150,20 @@ func fieldValue(field protoreflect.FieldDescriptor, text string) (protoreflect.V
 	case protoreflect.Int64Kind:
 		n, err := strconv.ParseInt(text, 10, 64)
 		return protoreflect.ValueOfInt64(n), err
+	case protoreflect.Uint32Kind:
+		n, err := strconv.ParseUint(text, 10, 32)
+		return protoreflect.ValueOfUint32(uint32(n)), err
+	case protoreflect.BytesKind:
+		b, err := fromBase64(text)
+		return protoreflect.ValueOfBytes(b), err
 	}
 	return protoreflect.Value{}, fmt.Errorf("%q cannot be given in the query", field.Name())
+}
+
+// fromBase64 reads bytes in the alphabet of either kind, with or without padding.
+func fromBase64(text string) ([]byte, error) {
+	text = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(text, "="))
+	return base64.RawStdEncoding.DecodeString(text)
 }
 
 // lineWriter writes messages as lines, or as events if the client wants those.

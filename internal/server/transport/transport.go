@@ -189,6 +189,7 @@ func (t *Transport) routes() (http.Handler, error) {
 	rest := uncompressed(blaming(transcoder))
 	mux.Handle("/v1/", t.authenticated(rest))
 	t.handleStreams(mux, rest)
+	t.handleBytes(mux, rest)
 	mux.Handle("GET /v1/sandboxes/{sandbox_id}/terminal", t.authenticated(http.HandlerFunc(t.terminal)))
 	mux.HandleFunc("GET /healthz", t.health)
 	mux.HandleFunc("GET /readyz", t.ready)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -87,6 +90,7 @@ type files struct {
 	baileyv1connect.UnimplementedFileServiceHandler
 	mu      sync.Mutex
 	path    string
+	first   *baileyv1.UploadFileRequest
 	content []byte
 }
 
@@ -96,16 +100,22 @@ func (f *files) UploadFile(_ context.Context, from *connect.ClientStream[baileyv
 	f.content = nil
 	for first := true; from.Receive(); first = false {
 		if first {
-			f.path = from.Msg().GetPath()
+			f.path, f.first = from.Msg().GetPath(), proto.CloneOf(from.Msg())
 		}
 		f.content = append(f.content, from.Msg().GetContent().GetData()...)
 	}
 	return &baileyv1.FileInfo{Path: f.path, SizeBytes: int64(len(f.content))}, from.Err()
 }
 
-func (f *files) DownloadFile(_ context.Context, _ *baileyv1.DownloadFileRequest, to *connect.ServerStream[httpbody.HttpBody]) error {
+func (f *files) DownloadFile(_ context.Context, r *baileyv1.DownloadFileRequest, to *connect.ServerStream[httpbody.HttpBody]) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	switch r.GetPath() {
+	case "missing":
+		return problem.NotFound("file", r.GetPath())
+	case "broken":
+		return errors.Join(to.Send(&httpbody.HttpBody{Data: []byte("half")}), problem.NotFound("file", r.GetPath()))
+	}
 	half := len(f.content) / 2
 	for _, part := range [][]byte{f.content[:half], f.content[half:]} {
 		if err := to.Send(&httpbody.HttpBody{ContentType: "application/octet-stream", Data: part}); err != nil {
@@ -446,8 +456,8 @@ func TestRequestIdIsHarmlessInALog(t *testing.T) {
 }
 
 func TestFilesPassThroughRESTAsTheyAre(t *testing.T) {
-	f := start(t)
-	content := bytes.Repeat([]byte("\x00\xff\n"), 100_000)
+	f := start(t, func(c *Config) { c.Bounds.Message = 1 << 20 })
+	content := bytes.Repeat([]byte("\x00\xff\n"), 1<<20) // more than a message
 	res, body := f.do(t, "PUT", "/v1/sandboxes/sb-1/files:content?path=a/b", string(content), f.as("ann", "Content-Type", "application/octet-stream"))
 	if res.StatusCode != http.StatusOK || f.files.path != "a/b" || !bytes.Equal(f.files.content, content) {
 		t.Fatalf("upload: %d %.200s; %q with %d bytes", res.StatusCode, body, f.files.path, len(f.files.content))
@@ -455,6 +465,55 @@ func TestFilesPassThroughRESTAsTheyAre(t *testing.T) {
 	res, body = f.do(t, "GET", "/v1/sandboxes/sb-1/files:content?path=a/b", "", f.as("ann"))
 	if res.StatusCode != http.StatusOK || body != string(content) || res.Header.Get("Content-Type") != "application/octet-stream" {
 		t.Fatalf("download: %d, %d bytes of %s", res.StatusCode, len(body), res.Header.Get("Content-Type"))
+	}
+	// What is not UTF-8 is in base64, of either kind.
+	for _, raw := range []string{"_w", "_w==", "/w=="} {
+		query := url.Values{"rawPath": {raw}, "mode": {"384"}, "make_parents": {"true"}}
+		res, body = f.do(t, "PUT", "/v1/codebases/cb-1/files:content?"+query.Encode(), "", f.as("ann"))
+		if got := f.files.first; res.StatusCode != http.StatusOK || got.GetCodebaseId() != "cb-1" || string(got.GetRawPath()) != "\xff" || got.GetMode() != 0o600 || !got.GetMakeParents() {
+			t.Errorf("upload with %s: %d %s; %v", query.Encode(), res.StatusCode, body, got)
+		}
+	}
+}
+
+func TestBytesThatBreakOffAreNotTakenForAll(t *testing.T) {
+	f := start(t)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write([]byte("content"))
+	_ = w.Close()
+	for _, test := range []struct {
+		body, encoding string
+		status         int
+		reason         string
+	}{
+		{packed.String(), "gzip", http.StatusOK, ""},
+		{packed.String()[:packed.Len()-5], "gzip", http.StatusBadRequest, "invalid_body"},
+		{"content", "gzip", http.StatusBadRequest, "invalid_body"},
+		{"content", "br", http.StatusBadRequest, "invalid_content_encoding"},
+	} {
+		res, body := f.do(t, "PUT", "/v1/sandboxes/sb-1/files:content?path=a", test.body, f.as("ann", "Content-Encoding", test.encoding))
+		if res.StatusCode != test.status || test.reason != "" && reasonOf(t, body) != test.reason {
+			t.Errorf("%q in %s: %d %s; want %d, %s", test.body, test.encoding, res.StatusCode, body, test.status, test.reason)
+		}
+		if test.reason == "" && string(f.files.content) != "content" {
+			t.Errorf("decompressed: %q", f.files.content)
+		}
+	}
+	if res, body := f.do(t, "GET", "/v1/sandboxes/sb-1/files:content?path=missing", "", f.as("ann")); res.StatusCode != http.StatusNotFound {
+		t.Errorf("a download of nothing: %d %s", res.StatusCode, body)
+	}
+	if res, _ := f.do(t, "HEAD", "/v1/sandboxes/sb-1/files:content?path=a", "", f.as("ann")); res.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("HEAD: %d", res.StatusCode)
+	}
+	_, answer := f.raw(t, "GET /v1/sandboxes/sb-1/files:content?path=broken HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+f.tokens["ann"]+"\r\n\r\n")
+	res, err := http.ReadResponse(answer, nil)
+	if err == nil {
+		defer res.Body.Close()
+		_, err = io.ReadAll(res.Body)
+	}
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a download that breaks: %v", err)
 	}
 }
 

@@ -103,16 +103,19 @@ func (f *Freezer) set(frozen bool) error {
 	return nil
 }
 
-// fill moves processes into the group until none is left outside.
+// fill moves processes into the group until none is left outside. One that has ended, and
+// whose parent stands still before it takes notice of that, is never seen in there.
 func (f *Freezer) fill(list func() []int) error {
+	moved := make(map[int]bool)
 	for {
 		inside := strings.Fields(f.part.read("cgroup.procs"))
 		missing := false
 		for _, pid := range list() {
 			text := strconv.Itoa(pid)
-			if slices.Contains(inside, text) {
+			if moved[pid] || slices.Contains(inside, text) {
 				continue
 			}
+			moved[pid] = true
 			err := f.part.write("cgroup.procs", text)
 			if err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("limits: enter %s: %w", f.part.dir, err)

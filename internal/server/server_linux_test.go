@@ -717,6 +717,9 @@ func TestTwoServersDoNotShareADirectory(t *testing.T) {
 func TestPausedSandboxTakesNoCommands(t *testing.T) {
 	s := newSite(t, nil)
 	id := s.create(&baileyv1.CreateSandboxRequest{})
+	// A child that has ended, of a parent that does not want to know, is there for good.
+	s.begin1(id, &baileyv1.Command{Argv: []string{"sh", "-c", "(exit) & exec sleep 1000"}})
+	s.run(id, "until grep -qs 'State:.Z' /proc/[0-9]*/status; do :; done")
 	sb, err := s.PauseSandbox(ann, &baileyv1.PauseSandboxRequest{SandboxId: id})
 	if problem.Of(err).GetReason() == "cannot_be_paused" && os.Geteuid() != 0 {
 		return // said by name

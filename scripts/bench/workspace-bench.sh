@@ -12,7 +12,8 @@ Usage: scripts/bench/workspace-bench.sh [OPTION]...
 In each round every workload runs once outside of any sandbox, once in a sandbox
 on the project, and once in one with --overlay, in rotating order. The time is
 taken inside, so that starting a sandbox is no part of it. Writes all samples as
-JSON, and tables as Markdown and HTML.
+JSON, and tables as Markdown and HTML. A workload whose program is not installed is
+in them with that reason.
 
   -b, --binary PATH     the bailey to measure (default: built from this tree)
   -o, --output DIR      where the reports go (default: ./benchmarks/workspace)
@@ -27,7 +28,7 @@ TEXT
 }
 
 workloads=(read-small read-small-first read-large write-small write-large rewrite-small stat stat-first
-  readdir create delete rename git-status rg tar-x)
+  readdir create delete rename git-status rg tar-x npm-ci)
 binary='' output=benchmarks/workspace runs=30 settings=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -80,10 +81,51 @@ for n in range(5000):
 CODE
   head -c 134217728 /dev/zero | tr '\0' x >large
   tar -cf tree.tar tree/1 tree/1[0-9] tree/2[0-9]
-  printf 'large\n*.tar\nout\n' >.gitignore
+  if has npm; then make_packages; fi
+  printf 'large\n*.tar\nout\nnpm\n' >.gitignore
   git init -q
   git -c core.fsync=none add .
   git -c user.name=bench -c user.email=bench@localhost commit -qm 'files to look at'
+}
+
+# make_packages makes 150 packages of 20 files for npm ci, the lock file of a project
+# that has them all, and a cache that they are in, so that no registry is needed.
+make_packages() {
+  python3 - <<'CODE'
+import io, json, os, tarfile
+os.makedirs("npm/packages")
+for n in range(150):
+    with tarfile.open(f"npm/packages/p{n}.tgz", "w:gz") as t:
+        def add(name, text):
+            member = tarfile.TarInfo("package/" + name)
+            member.size, member.mode = len(text), 0o644
+            t.addfile(member, io.BytesIO(text.encode()))
+        add("package.json", json.dumps({"name": f"p{n}", "version": "1.0.0"}))
+        for m in range(19):
+            add(f"lib/{m}.js", f"module.exports = {m}\n" * 40)
+os.mkdir("out")
+with open("out/package.json", "w") as f:
+    json.dump({"name": "job", "private": True, "dependencies": {f"p{n}": f"file:../npm/packages/p{n}.tgz" for n in range(150)}}, f)
+CODE
+  (cd out && npm install --silent --offline --ignore-scripts --no-audit --no-fund --cache ../npm/cache) || die 'npm could not install packages that were just made'
+  mv out/package.json out/package-lock.json npm
+  rm -r out
+}
+
+# has PROGRAM tells whether it is there, and starts: a version manager may have
+# nothing but its name.
+has() { "$1" --version >/dev/null 2>&1; }
+
+# lacks WORKLOAD prints the program that a workload would need and is not there. What
+# the project is made with is there.
+lacks() {
+  local program
+  case "$1" in
+    rg) program=rg ;;
+    npm-ci) program=npm ;;
+    *) return 1 ;;
+  esac
+  ! has "$program" && echo "$program"
 }
 
 fact() { printf '%s=%s\n' "$1" "$(head -n 1 <<<"$2")" >>"$rounds/facts"; }
@@ -124,8 +166,12 @@ seconds() {
 # measure ROUND NUMBER WORKLOAD runs all variants, in an order that rotates, and
 # writes the times down in the form of hyperfine. Round 0 warms the caches.
 measure() {
-  local variants=(unsandboxed bailey overlay) i took results='' dir
+  local variants=(unsandboxed bailey overlay) i took results='' dir program
   dir=$rounds/$(printf %02d "$2")-$3
+  if program=$(lacks "$3"); then
+    [ "$1" != 0 ] || { mkdir -p "$dir" && printf 'category=workspace\nmissing=%s is not installed\n' "$program" >"$dir/about"; }
+    return
+  fi
   for i in "${settings[@]}"; do variants+=("${i%%=*}"); done
   for ((i = 0; i < ${#variants[@]}; i++)); do
     local variant=${variants[(i + $1) % ${#variants[@]}]}
@@ -158,6 +204,9 @@ import glob, json, statistics, sys
 report = json.load(open(max(glob.glob(sys.argv[1] + "/*.json"))))
 print("\n| workload | variant | median, ms | to the sandbox on the project |\n|---|---|---:|---:|")
 for workload in report["workloads"]:
+    if workload.get("missing"):
+        print(f"| {workload['name']} | not measured: {workload['missing']} | | |")
+        continue
     seconds = {v["name"]: v["seconds"] for v in workload["variants"]}
     direct = seconds["bailey"]
     for name, own in seconds.items():

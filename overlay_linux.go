@@ -98,7 +98,11 @@ func (o *Overlay) Apply(paths ...string) ([]Change, error) {
 		return nil, fmt.Errorf("bailey: %w", err)
 	}
 	defer o.release()
-	r, err := change.Apply(o.w.Delta, change.Options{Paths: cleaned(paths)})
+	guard, err := sandbox.Guard(o.w.Delta)
+	if err != nil {
+		return nil, fmt.Errorf("bailey: %w", err)
+	}
+	r, err := change.Apply(o.w.Delta, change.Options{Paths: cleaned(paths), Guard: guard})
 	var conflict *change.Conflict
 	if errors.As(err, &conflict) {
 		e := &ConflictError{Dir: conflict.Dir}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -56,7 +57,7 @@ func TestCodebaseGoesInAndComesOut(t *testing.T) {
 	}
 	got := ""
 	for _, c := range list {
-		got += c.Name + " " + strings.Join(c.Layers, " ") + "\n"
+		got += c.Name + string(c.Dir) + " " + strings.Join(c.Layers, " ") + "\n" // of none the directory is known
 	}
 	id := list[1].Layers[0]
 	if want := "four " + id + "\none " + id + "\nthree " + id + "\n"; got != want {
@@ -70,16 +71,61 @@ func TestCodebaseGoesInAndComesOut(t *testing.T) {
 func TestWorkspaceStartsFromACodebase(t *testing.T) {
 	data, target := t.TempDir()+"/data", t.TempDir()
 	t.Setenv(delta.Variable, data)
-	wantCodebase(t, "", "import", "one", t.TempDir())
+	source := t.TempDir()
+	if err := os.Symlink(source, target+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	wantCodebase(t, "", "import", "one", target+"/link")
 	wantCodebase(t, "", "start", "one", "work", target)
 	d, err := delta.At(data).Open("work", delta.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if d.Record.Target != target || d.Record.State != delta.Kept || d.Live() != "" {
+	if d.Record.Target != target || d.Record.State != delta.Kept || d.Live() != "" || d.Source() != source {
 		t.Errorf("the workspace is %+v", d.Record)
 	}
+}
+
+// TestWorkspaceIsAppliedWhereItsCodebaseCameFrom: but for what a sandbox could not
+// have written there.
+func TestWorkspaceIsAppliedWhereItsCodebaseCameFrom(t *testing.T) {
+	data, source := t.TempDir()+"/data", t.TempDir()+"/source"
+	t.Setenv(delta.Variable, data)
+	t.Setenv("HOME", t.TempDir())
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(source+"/main", "1")
+	wantCodebase(t, "", "import", "one", source)
+	wantCodebase(t, "", "start", "one", "work", t.TempDir())
+	upper := data + "/workspaces/work/upper"
+	write(upper+"/main", "2")
+	write(upper+"/tools/hooks/pre-commit", "evil")
+	write(source+"/.git/HEAD", "ref: refs/heads/main\n")
+	write(source+"/.git/config", "[core]\n\thooksPath = tools/hooks\n")
+	ws := func(want string, args ...string) {
+		t.Helper()
+		var out, err bytes.Buffer
+		runWorkspaces(args, &out, &err)
+		if !strings.Contains(err.String(), want) {
+			t.Errorf("ws %q: got %q, want %q", args, err.String(), want)
+		}
+	}
+	ws("tools/hooks/pre-commit: protected ", "apply", "work")
+	if _, err := os.Lstat(source + "/tools"); err == nil {
+		t.Error("something was applied")
+	}
+	ws("bailey: applied to "+source+": 0 added, 1 changed", "apply", "work", "main")
+	ws("bailey: undone in "+source, "undo", "work")
+	write(source+"/main", "3")
+	ws("bailey:   main was changed\nbailey: to merge texts: bailey ws apply --merge work; to apply", "apply", "work", "main")
 }
 
 func TestWrongWordsAboutCodebasesAreRefused(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/plain"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/workspace"
 	"github.com/bailey-sandbox/bailey/internal/workspace/archive"
 	"github.com/bailey-sandbox/bailey/internal/workspace/change"
@@ -274,6 +275,11 @@ func (w *workspaces) mergeMode() (mode change.MergeMode, err error) {
 
 // applyTo applies, and says what was done.
 func (w *workspaces) applyTo(d *delta.Delta, o change.Options) error {
+	guard, err := sandbox.Guard(d)
+	if err != nil {
+		return err
+	}
+	o.Guard = guard
 	r, err := change.Apply(d, o)
 	var conflict *change.Conflict
 	if errors.As(err, &conflict) && o.Merge == change.Refuse {
@@ -286,7 +292,7 @@ func (w *workspaces) applyTo(d *delta.Delta, o change.Options) error {
 		w.say("there is nothing to apply")
 		return nil
 	}
-	w.say("applied to " + d.Live() + ": " + count(change.Summarize(r.Applied)) + "; to undo it: bailey ws undo " + d.Record.Name)
+	w.say("applied to " + d.Source() + ": " + count(change.Summarize(r.Applied)) + "; to undo it: bailey ws undo " + d.Record.Name)
 	if len(r.Merged) > 0 {
 		w.say("merged with changes of others: " + strings.Join(words(r.Merged), ", "))
 	}
@@ -331,7 +337,7 @@ func (w *workspaces) undo(args []string) error {
 	if err != nil {
 		return err
 	}
-	w.say(fmt.Sprintf("undone in %s: %d paths are as they were before", d.Live(), len(u.Paths)))
+	w.say(fmt.Sprintf("undone in %s: %d paths are as they were before", d.Source(), len(u.Paths)))
 	if len(u.Alone) > 0 {
 		w.say("but files of their own, which were hard links to others before: " + strings.Join(words(u.Alone), ", "))
 	}

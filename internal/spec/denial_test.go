@@ -43,3 +43,32 @@ func TestDenialsHoldWhereNothingIsGranted(t *testing.T) {
 		}
 	}
 }
+
+func TestUnwritableIsWhatIsProtected(t *testing.T) {
+	p := basicPolicy()
+	p.Filesystem.DenyWrite = []string{"vendor", "later/*.lock"}
+	s := mustCompile(t, p, newSystem("/home/u/p/vendor/x", "/home/u/p/.git/hooks/x", "/home/u/p/src/a"))
+	why, err := s.Unwritable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		dir  bool
+		want string
+	}{
+		{"/home/u/p/src/a", false, ""},
+		{"/home/u/p/new", false, ""},
+		{"/home/u/p/vendor/x", false, "filesystem.denyWrite vendor"},
+		{"/home/u/p/later/a.lock", false, "filesystem.denyWrite later/*.lock"},
+		{"/home/u/p/.git/hooks/new", false, "protected .git/hooks"},
+		{"/home/u/p/.git", true, ""},
+		{"/home/u/p/.git", false, "protected .git/hooks"}, // removed, or a link
+		{"/home/u/p/.envrc", false, "protected name"},
+		{"/srv/x", false, "no rule grants it"},
+	} {
+		if got := why(c.path, c.dir); got != c.want {
+			t.Errorf("%s, a directory: %v: got %q, want %q", c.path, c.dir, got, c.want)
+		}
+	}
+}

@@ -16,26 +16,12 @@ func (s *Store) Compare(name string) (*change.Comparison, error) {
 		return nil, err
 	}
 	defer d.Close()
-	if len(d.Record.Base) == 0 {
-		return change.Compare(change.StackOf(d))
-	}
-	var layers []string
-	for _, l := range d.Record.Stack {
-		layers = append(layers, l.Layer)
-	}
-	st := s.between(layers, d.Record.Base)
-	st.Tops = slices.Insert(st.Tops, 0, d.Upper())
-	return change.Compare(st)
+	return change.Compare(change.StackOf(d))
 }
 
 // between is the comparison of layers with others, which they lie on as a rule.
-func (s *Store) between(layers, base []string) (st change.Stack) {
-	above := len(layers) - len(base)
-	if above < 0 || !slices.Equal(layers[above:], base) {
-		above, st.Whole = len(layers), true
-	}
-	st.Tops, st.Bottoms = s.trees(layers[:above]), s.trees(base)
-	return st
+func (s *Store) between(layers, base []string) change.Stack {
+	return change.Between(s.trees(layers), s.trees(base))
 }
 
 func (s *Store) trees(ids []string) (list []string) {

@@ -18,6 +18,7 @@ type Codebase struct {
 	Owner   int       `json:"owner"`
 	Created time.Time `json:"created"`
 	Source  string    `json:"source,omitempty"` // where it came from, for people
+	Dir     []byte    `json:"dir,omitempty"`    // the directory of this host that it was imported from, without links in it
 	Layers  []string  `json:"layers"`           // top first
 }
 
@@ -169,6 +170,6 @@ func (s *Store) Start(codebase string, o delta.Options) (*delta.Delta, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Stack, o.Base = c.stack(), c.Layers
+	o.Stack, o.Base, o.Source = c.stack(), c.Layers, string(c.Dir)
 	return s.Create(o)
 }

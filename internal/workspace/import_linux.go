@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,7 @@ type ImportOptions struct {
 	Progress Progress
 
 	// Of directories.
+	dir       []byte                 // see Codebase
 	GitIgnore bool                   // leave out what git would ignore
 	Left      func(path, why string) // told of what cannot be imported: sockets, the store
 
@@ -48,6 +50,11 @@ func (s *Store) ImportDirectory(dir string, o ImportOptions) (Codebase, error) {
 	if o.Source == "" {
 		o.Source, _ = filepath.Abs(dir)
 	}
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(from.Fd())))
+	if err != nil {
+		return Codebase{}, err
+	}
+	o.dir = []byte(real)
 	return s.importLayer(o, func(b *building) error {
 		options := tree.CopyOptions{Left: o.Left, Progress: b.count(o.Progress)}
 		skip, err := b.apart(from, o.Left)
@@ -132,7 +139,7 @@ func (s *Store) importLayer(o ImportOptions, fill func(*building) error) (Codeba
 	if err := b.place(); err != nil {
 		return Codebase{}, err
 	}
-	return s.saveCodebase(Codebase{Name: o.Name, Source: o.Source, Layers: []string{b.layer.ID}})
+	return s.saveCodebase(Codebase{Name: o.Name, Source: o.Source, Dir: o.dir, Layers: []string{b.layer.ID}})
 }
 
 // withinFree lowers a limit to what is free on the disk.

@@ -380,7 +380,7 @@ func (s *Store) Fork(name, snapshot string, o delta.Options) (*delta.Delta, erro
 	if err != nil {
 		return nil, err
 	}
-	o.Stack, o.Base = n.stack(), from.Base
+	o.Stack, o.Base, o.Source = n.stack(), from.Base, from.Source
 	if o.Target == "" {
 		o.Target = from.Target
 	}

@@ -178,8 +178,8 @@ func TestIdenticalLayersAreStoredOnce(t *testing.T) {
 }
 
 func TestSnapshotForkAndRollback(t *testing.T) {
-	s := newStore(t)
-	imported(t, s, "base", project(t, "a", "b"))
+	s, dir := newStore(t), project(t, "a", "b")
+	imported(t, s, "base", dir)
 	d := start(t, s, "base", "one")
 	write(t, d.Upper()+"/new", "1")
 	must(t, unix.Mknod(d.Upper()+"/b", unix.S_IFCHR, 0))
@@ -203,8 +203,8 @@ func TestSnapshotForkAndRollback(t *testing.T) {
 	d.Close()
 	fork, err := s.Fork("one", "", delta.Options{Name: "two"})
 	must(t, err)
-	if got := shownBy(t, fork); got != second {
-		t.Errorf("the fork is\n%swant\n%s", got, second)
+	if got := shownBy(t, fork); got != second || fork.Source() != dir {
+		t.Errorf("the fork is\n%sand of %s, want\n%sand of %s", got, fork.Source(), second, dir)
 	}
 	write(t, fork.Upper()+"/only-here", "x")
 	fork.Close()

@@ -36,6 +36,9 @@ const (
 type Options struct {
 	Paths []string // what is applied; empty for everything
 	Merge MergeMode
+	// Guard says why nothing of a sandbox's may come to a path of the directory, or "".
+	// A workspace on a codebase was written where other paths are protected.
+	Guard func(path string, isDir bool) string
 }
 
 // Result is what Apply did.
@@ -72,12 +75,12 @@ func (c *Conflict) Error() string {
 }
 
 // Apply carries the changes of a workspace, which must be open for writing, over
-// to the directory that it lies on: all of them, or if anything is in the way,
-// none. Each file is replaced as a whole, and nothing outside of the directory is
+// to the directory that it lies on, or that its codebase was imported from: all of
+// them, or if anything is in the way, none. Each file is replaced as a whole, and nothing outside of the directory is
 // touched, whatever links are in it.
 func Apply(d *delta.Delta, o Options) (*Result, error) {
-	if d.Live() == "" {
-		return nil, errors.New("workspace " + d.Record.Name + " lies on layers and on no directory that it could be applied to; see: bailey ws export")
+	if d.Source() == "" {
+		return nil, errors.New("workspace " + d.Record.Name + " lies on layers that were not imported from a directory, so there is none that it could be applied to; see: bailey ws export, or: bailey ws diff --patch")
 	}
 	if _, err := Recover(d); err != nil {
 		return nil, err
@@ -87,10 +90,16 @@ func Apply(d *delta.Delta, o Options) (*Result, error) {
 		return nil, err
 	}
 	defer c.Close()
-	if err := checkPlace(d, c.bottoms[0]); err != nil {
+	source := c.bottoms[0]
+	if isImported(d) {
+		if source, err = c.imported(d); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkPlace(d, source); err != nil {
 		return nil, err
 	}
-	a := &applying{Comparison: c, base: b, delta: d, options: o, source: c.bottoms[0], result: &Result{}}
+	a := &applying{Comparison: c, base: b, delta: d, options: o, source: source, result: &Result{}, selected: make(map[string]*Change)}
 	if err := a.run(); err != nil {
 		return nil, err
 	}
@@ -104,8 +113,11 @@ type applying struct {
 	options Options
 	source  root
 	result  *Result
-	wishes  []wish
-	clashes []Clash
+	// selected are the changes by their paths, of a workspace on a codebase.
+	selected map[string]*Change
+	wishes   []wish
+	clashes  []Clash
+	guarded  []string
 }
 
 func (a *applying) run() error {
@@ -115,10 +127,21 @@ func (a *applying) run() error {
 		}
 	}()
 	selected := Select(a.Changes, a.options.Paths)
+	if isImported(a.delta) {
+		for i := range selected {
+			a.selected[selected[i].Path] = &selected[i]
+		}
+		if err := a.findBuried(); err != nil {
+			return err
+		}
+	}
 	for i := range selected {
 		if err := a.consider(&selected[i]); err != nil {
 			return err
 		}
+	}
+	if len(a.guarded) > 0 {
+		return fmt.Errorf("nothing was done, since no sandbox can write these in %s:\n%s", plain.Text(a.source.Name()), strings.Join(a.guarded, "\n"))
 	}
 	if len(a.clashes) > 0 {
 		return &Conflict{a.source.Name(), a.clashes}
@@ -140,6 +163,12 @@ func (a *applying) consider(c *Change) error {
 		a.result.Left = append(a.result.Left, c.Path)
 		return nil
 	}
+	if a.options.Guard != nil {
+		if why := a.options.Guard(c.Path, c.New != nil && c.New.Type == Dir); why != "" {
+			a.guarded = append(a.guarded, "  "+plain.Word(c.Path)+": "+why)
+			return nil
+		}
+	}
 	before, err := printOf(a.source, c.Path)
 	if errors.Is(err, unix.EXDEV) {
 		a.clashes = append(a.clashes, Clash{Path: c.Path, Why: "is on a mount of its own, which the workspace did not show"})
@@ -149,10 +178,13 @@ func (a *applying) consider(c *Change) error {
 		return err
 	}
 	w := wish{path: c.Path, before: before, new: c.New}
-	why := a.clash(c, &before)
+	why, err := a.clash(c, &before)
+	if err != nil {
+		return err
+	}
 	if why == "" || a.options.Merge == Refuse {
 		if why != "" {
-			old, err := a.common(c)
+			old, err := a.common(c, &before)
 			a.clashes = append(a.clashes, Clash{Path: c.Path, Why: why, Mergeable: old != nil && isText(old)})
 			return err
 		}
@@ -169,25 +201,33 @@ func (a *applying) consider(c *Change) error {
 }
 
 // clash says why a file is not what the workspace changed; empty if it is.
-func (a *applying) clash(c *Change, now *Print) string {
-	const changed = "was changed"
+func (a *applying) clash(c *Change, now *Print) (string, error) {
 	e := a.base.entries[c.Path]
 	switch {
+	case e == nil && isImported(a.delta):
+		return a.sinceImport(c)
 	case e == nil && now.isLate(a.delta.Record.Started):
-		return changed
+		return wasChanged, nil
 	case e == nil:
-		return ""
+		return "", nil
 	case e.Late:
-		return "was changed while the command ran"
+		return "was changed while the command ran", nil
 	case *now == e.Print:
-		return ""
+		return "", nil
 	case now.Type == "":
-		return "was removed"
+		return wasRemoved, nil
 	case e.Print.Type == "":
-		return "was made"
+		return wasMade, nil
 	}
-	return changed
+	return wasChanged, nil
 }
+
+// What others did to a file.
+const (
+	wasChanged = "was changed"
+	wasRemoved = "was removed"
+	wasMade    = "was made"
+)
 
 // fill opens the workspace's version.
 func (s *Comparison) fill(w *wish, c *Change) error {
@@ -260,11 +300,18 @@ func readTexts(list ...version) (texts [][]byte, not string, err error) {
 }
 
 // common is the version of a file that both have changed; nil if it is not known.
-func (a *applying) common(c *Change) ([]byte, error) {
-	if c.Kind != Changed {
+func (a *applying) common(c *Change, now *Print) ([]byte, error) {
+	if c.Kind != Changed || now.Type != File {
 		return nil, nil
 	}
-	return a.base.content(c.Path)
+	if a.base.entries[c.Path] != nil || !isImported(a.delta) {
+		return a.base.content(c.Path)
+	}
+	data, err := a.read(c, c.Old, maxText)
+	if errors.Is(err, errLarge) {
+		return nil, nil
+	}
+	return data, err
 }
 
 // merge puts the workspace's change and that of others together.
@@ -272,7 +319,7 @@ func (a *applying) merge(w *wish, c *Change, why string) error {
 	clash := func(more string) {
 		a.clashes = append(a.clashes, Clash{Path: c.Path, Why: why + more})
 	}
-	old, err := a.common(c)
+	old, err := a.common(c, &w.before)
 	if err != nil {
 		return err
 	}
@@ -280,7 +327,8 @@ func (a *applying) merge(w *wish, c *Change, why string) error {
 		clash(", and there is no common version to merge from")
 		return nil
 	}
-	texts, not, err := readTexts(version{a.Comparison, c, c.New}, version{a.Comparison, c, c.Old})
+	theirs := a.theirs(c)
+	texts, not, err := readTexts(version{a.Comparison, c, c.New}, version{a.Comparison, theirs, theirs.Old})
 	if err != nil {
 		return err
 	}
@@ -311,15 +359,15 @@ func (a *applying) merge(w *wish, c *Change, why string) error {
 // no links in it.
 func checkPlace(d *delta.Delta, source root) error {
 	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(source.Fd())))
-	if err == nil && real != d.Live() {
-		err = errors.New("workspace " + d.Record.Name + ": " + plain.Text(d.Live()) + " leads to " + plain.Text(real) + " now; put the directory back in its place")
+	if err == nil && real != d.Source() {
+		err = errors.New("workspace " + d.Record.Name + ": " + plain.Text(d.Source()) + " leads to " + plain.Text(real) + " now; put the directory back in its place")
 	}
 	return err
 }
 
 // settle takes down that what was applied is no change any more.
 func settle(d *delta.Delta, source root, p *plan) error {
-	tops, err := openAll(StackOf(d).Tops)
+	tops, err := openAll(shownBy(d))
 	defer closeAll(tops)
 	if err != nil {
 		return err
@@ -333,14 +381,16 @@ func settle(d *delta.Delta, source root, p *plan) error {
 		if e.Print, err = printOf(source, name); err != nil {
 			return err
 		}
-		if top := topmost(tops, name); top != nil {
-			now, err := printOf(*top, name)
-			if err != nil {
-				return err
-			}
+		f, done, err := levelOf(tops).find(name)
+		done()
+		if err != nil {
+			return err
+		}
+		if f.there {
+			now := printStat(&f.st)
 			e.Settled = &now
 			if now.Type == File {
-				if err := b.keep(e, *top, name); err != nil {
+				if err := b.keep(e, tops[f.layer], name); err != nil {
 					return err
 				}
 			}
@@ -749,7 +799,7 @@ func Recover(d *delta.Delta) (left []string, err error) {
 	if !j.has("plan") && !j.has("begun") && !j.has("back") {
 		return nil, nil
 	}
-	if j.source, err = openRoot(d.Live()); err != nil {
+	if j.source, err = openRoot(d.Source()); err != nil {
 		return nil, err
 	}
 	defer j.source.Close()
@@ -790,13 +840,13 @@ type Undone struct {
 // Undo puts back what the last apply of a workspace, which must be open for
 // writing, replaced. Where others changed that since, nothing is done.
 func Undo(d *delta.Delta) (u Undone, err error) {
-	if d.Live() == "" {
+	if d.Source() == "" {
 		return u, errNothing
 	}
 	if _, err := Recover(d); err != nil {
 		return u, err
 	}
-	source, err := openRoot(d.Live())
+	source, err := openRoot(d.Source())
 	if err != nil {
 		return u, err
 	}

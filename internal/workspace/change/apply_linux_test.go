@@ -71,6 +71,10 @@ func (b *bench) later(line string) {
 }
 
 func TestApplyMakesTheSourceWhatTheWorkspaceIs(t *testing.T) {
+	onBoth(t, applyMakesTheSourceWhatTheWorkspaceIs)
+}
+
+func applyMakesTheSourceWhatTheWorkspaceIs(t *testing.T, newBench maker) {
 	b := newBench(t, sourceLines...)
 	b.write(deltaLines...)
 	b.must(os.Chtimes(b.Upper()+"/new", time.Time{}, time.Unix(1e9, 5)))
@@ -86,7 +90,9 @@ func TestApplyMakesTheSourceWhatTheWorkspaceIs(t *testing.T) {
 	}
 }
 
-func TestUndoPutsEverythingBack(t *testing.T) {
+func TestUndoPutsEverythingBack(t *testing.T) { onBoth(t, undoPutsEverythingBack) }
+
+func undoPutsEverythingBack(t *testing.T, newBench maker) {
 	b := newBench(t, sourceLines...)
 	before := state(t, b.source, true)
 	b.write(deltaLines...)
@@ -107,7 +113,9 @@ func TestUndoPutsEverythingBack(t *testing.T) {
 	wantState(t, state(t, b.source, false), b.result(resultLines...))
 }
 
-func TestUndoRefusesWhatWasChangedSince(t *testing.T) {
+func TestUndoRefusesWhatWasChangedSince(t *testing.T) { onBoth(t, undoRefusesWhatWasChangedSince) }
+
+func undoRefusesWhatWasChangedSince(t *testing.T, newBench maker) {
 	b := newBench(t, "a=1", "b=1")
 	b.write("a=2", "b=2")
 	b.ran()
@@ -121,7 +129,9 @@ func TestUndoRefusesWhatWasChangedSince(t *testing.T) {
 	b.wantFile("b", "2")
 }
 
-func TestOnlySelectedPathsAreApplied(t *testing.T) {
+func TestOnlySelectedPathsAreApplied(t *testing.T) { onBoth(t, onlySelectedPathsAreApplied) }
+
+func onlySelectedPathsAreApplied(t *testing.T, newBench maker) {
 	b := newBench(t, "a=1", "b=1", "d/x=1", "d/y=1")
 	b.write("a=2", "b=2", "-d/x", "d/y=2", "new/e/f=1")
 	b.ran()
@@ -183,7 +193,9 @@ func TestInterruptedRunsAreAppliedByTime(t *testing.T) {
 	b.wantConflict(Options{}, "b was changed")
 }
 
-func TestMergeKeepsBothChanges(t *testing.T) {
+func TestMergeKeepsBothChanges(t *testing.T) { onBoth(t, mergeKeepsBothChanges) }
+
+func mergeKeepsBothChanges(t *testing.T, newBench maker) {
 	const text = "1\n2\n3\n4\n5\n"
 	b := newBench(t, "a="+text, "clash="+text, "bin=\x001", "giant="+text)
 	b.write("a=one\n2\n3\n4\n5\n", "clash=x\n2\n3\n4\n5\n", "bin=\x002")
@@ -211,7 +223,9 @@ func TestMergeKeepsBothChanges(t *testing.T) {
 
 // TestWorkGoesOnAfterApply: the workspace's version of an applied file is not
 // newer than what others made of it since.
-func TestWorkGoesOnAfterApply(t *testing.T) {
+func TestWorkGoesOnAfterApply(t *testing.T) { onBoth(t, workGoesOnAfterApply) }
+
+func workGoesOnAfterApply(t *testing.T, newBench maker) {
 	b := newBench(t, "a=1\n2\n3\n")
 	b.write("a=one\n2\n3\n")
 	b.ran()
@@ -227,7 +241,9 @@ func TestWorkGoesOnAfterApply(t *testing.T) {
 	b.wantFile("a", "ONE\n2\nthree\n")
 }
 
-func TestNoLinkLeadsOut(t *testing.T) {
+func TestNoLinkLeadsOut(t *testing.T) { onBoth(t, noLinkLeadsOut) }
+
+func noLinkLeadsOut(t *testing.T, newBench maker) {
 	outside := t.TempDir()
 	b := newBench(t, "d/f=1", "e/f=1")
 	b.fill(outside, "f=outside", "victim=outside")
@@ -246,12 +262,16 @@ func TestNoLinkLeadsOut(t *testing.T) {
 
 // TestNoLinkPlantedMeanwhileLeadsOut puts a link in the place of a directory at
 // every step, when all that was judged before has been judged.
-func TestNoLinkPlantedMeanwhileLeadsOut(t *testing.T) {
-	t.Run("additions", func(t *testing.T) { plantAtEveryStep(t, "d/new=1", "d/deep/g=1", "d/link -> f") })
-	t.Run("everything", func(t *testing.T) { plantAtEveryStep(t, "d/f=2", "d/new=1", "-d/gone", "d/mode*=1", "d/deep/g=1") })
+func TestNoLinkPlantedMeanwhileLeadsOut(t *testing.T) { onBoth(t, noLinkPlantedMeanwhileLeadsOut) }
+
+func noLinkPlantedMeanwhileLeadsOut(t *testing.T, newBench maker) {
+	t.Run("additions", func(t *testing.T) { plantAtEveryStep(t, newBench, "d/new=1", "d/deep/g=1", "d/link -> f") })
+	t.Run("everything", func(t *testing.T) {
+		plantAtEveryStep(t, newBench, "d/f=2", "d/new=1", "-d/gone", "d/mode*=1", "d/deep/g=1")
+	})
 }
 
-func plantAtEveryStep(t *testing.T, delta ...string) {
+func plantAtEveryStep(t *testing.T, newBench maker, delta ...string) {
 	for stage := 0; ; stage++ {
 		b := newBench(t, "d/f=1", "d/gone=1", "d/mode=1")
 		outside := quickDir(t)
@@ -282,7 +302,9 @@ func plantAtEveryStep(t *testing.T, delta ...string) {
 	}
 }
 
-func TestAMovedSourceIsNotApplied(t *testing.T) {
+func TestAMovedSourceIsNotApplied(t *testing.T) { onBoth(t, aMovedSourceIsNotApplied) }
+
+func aMovedSourceIsNotApplied(t *testing.T, newBench maker) {
 	b := newBench(t, "f=1")
 	b.write("f=2")
 	b.ran()
@@ -316,6 +338,10 @@ func TestSetIDBitsAreNotCarriedOver(t *testing.T) {
 }
 
 func TestHardLinksAndAttributesAreCarriedOver(t *testing.T) {
+	onBoth(t, hardLinksAndAttributesAreCarriedOver)
+}
+
+func hardLinksAndAttributesAreCarriedOver(t *testing.T, newBench maker) {
 	b := newBench(t)
 	b.write("a=1")
 	b.must(os.Link(b.Upper()+"/a", b.Upper()+"/b"))
@@ -400,7 +426,9 @@ func TestNamesOfOneFileAreAppliedOneByOne(t *testing.T) {
 	wantState(t, state(t, b.source, false), b.result("a=2", "b=3"))
 }
 
-func TestSocketsAreLeftOut(t *testing.T) {
+func TestSocketsAreLeftOut(t *testing.T) { onBoth(t, socketsAreLeftOut) }
+
+func socketsAreLeftOut(t *testing.T, newBench maker) {
 	b := newBench(t)
 	b.must(unix.Mknod(b.Upper()+"/s", unix.S_IFSOCK|0o600, 0))
 	b.must(unix.Mknod(b.Upper()+"/p", unix.S_IFIFO|0o640, 0))
@@ -415,7 +443,9 @@ func TestSocketsAreLeftOut(t *testing.T) {
 }
 
 // TestAFailureInTheMiddleIsTakenBack lets a step fail after others were made.
-func TestAFailureInTheMiddleIsTakenBack(t *testing.T) {
+func TestAFailureInTheMiddleIsTakenBack(t *testing.T) { onBoth(t, aFailureInTheMiddleIsTakenBack) }
+
+func aFailureInTheMiddleIsTakenBack(t *testing.T, newBench maker) {
 	b := newBench(t, "a=1", "d/x=1", "gone=1", "z=1")
 	b.write("a=2", "-gone", "n/new=1", "z=2")
 	b.ran()
@@ -518,6 +548,10 @@ func isState(got, want map[string]string) bool {
 // TestApplyAndUndoSurviveAKillAtEveryStep: after each, everything is as before or
 // everything is as after, nothing is left behind, and it can be done again.
 func TestApplyAndUndoSurviveAKillAtEveryStep(t *testing.T) {
+	onBoth(t, applyAndUndoSurviveAKillAtEveryStep)
+}
+
+func applyAndUndoSurviveAKillAtEveryStep(t *testing.T, newBench maker) {
 	b := newBench(t, "text=a\n", "gone=1\n", "mode=1\n", "old/sub/b=2\n", "swap/inner=1\n", "flat=file\n", "link -> text", "name=1\n", "other == name", "another == name")
 	b.write("text=b\n", "-gone", "mode*=1\n", "-old", "swap=file\n", "flat/f=1\n", "link -> flat", "new/deep/f=1\n", "name=2\n", "-other")
 	b.ran()

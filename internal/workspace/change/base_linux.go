@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -173,14 +174,28 @@ func (b *base) content(path string) ([]byte, error) {
 }
 
 // StackOf says what of a workspace is compared with what: with the directory of
-// the host that it lies on, or if it lies on none, with its layers.
+// the host that it lies on, or if it lies on none, with the layers that it began
+// with.
 func StackOf(d *delta.Delta) Stack {
-	lowers := d.Lowers()
-	if d.Live() == "" {
-		return Stack{Tops: []string{d.Upper()}, Bottoms: lowers}
+	lowers, base := d.Lowers(), d.Bases()
+	switch {
+	case d.Live() != "":
+		base = lowers[len(lowers)-1:]
+	case len(base) == 0:
+		base = lowers
 	}
-	last := len(lowers) - 1
-	return Stack{Tops: append([]string{d.Upper()}, lowers[:last]...), Bottoms: lowers[last:]}
+	s := Between(lowers, base)
+	s.Tops = slices.Insert(slices.Clone(s.Tops), 0, d.Upper())
+	return s
+}
+
+// Between is the comparison of layers with others, which they lie on as a rule.
+func Between(layers, base []string) Stack {
+	above := len(layers) - len(base)
+	if above < 0 || !slices.Equal(layers[above:], base) {
+		return Stack{Tops: layers, Bottoms: base, Whole: true}
+	}
+	return Stack{Tops: layers[:above], Bottoms: base}
 }
 
 // Of finds what a workspace has changed and was not applied yet.
@@ -197,6 +212,12 @@ func compareWorkspace(d *delta.Delta) (*Comparison, *base, error) {
 	c, err := Compare(StackOf(d))
 	if err != nil {
 		return nil, nil, err
+	}
+	if isImported(d) {
+		if err := c.again(d, b); err != nil {
+			c.Close()
+			return nil, nil, err
+		}
 	}
 	var list []Change
 	for i := range c.Changes {

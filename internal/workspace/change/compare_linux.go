@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -146,6 +147,30 @@ func (l level) look(name string) (f found, err error) {
 		}
 	}
 	return f, nil
+}
+
+// find finds a path below a level. What has something else than a directory on the
+// way is not there. The caller calls done when it needs nothing of it any more.
+func (l level) find(path string) (f found, done func(), err error) {
+	var open []level
+	done = func() {
+		for _, l := range open {
+			l.close()
+		}
+	}
+	for rest, more := path, true; more; l = f.dirs {
+		var name string
+		name, rest, more = strings.Cut(rest, "/")
+		f, err = l.look(name)
+		open = append(open, f.dirs)
+		if err != nil {
+			return f, done, err
+		}
+		if more && !f.isDir() {
+			return found{}, done, nil
+		}
+	}
+	return f, done, nil
 }
 
 func (l level) close() {

@@ -52,6 +52,26 @@ func (d *Delta) Lowers() []string {
 // lies on layers alone.
 func (d *Delta) Live() string { return d.Record.Stack[len(d.Record.Stack)-1].Dir }
 
+// Source is the directory of the host that the workspace is applied to: the one
+// that it lies on, or that its codebase was imported from. It is empty if there is
+// none.
+func (d *Delta) Source() string {
+	if live := d.Live(); live != "" {
+		return live
+	}
+	return d.Record.Source
+}
+
+// Bases are the directories of the layers that its changes are changes of, top
+// first.
+func (d *Delta) Bases() []string {
+	var list []string
+	for _, id := range d.Record.Base {
+		list = append(list, d.store.LayerTree(id))
+	}
+	return list
+}
+
 // Begin writes down that a run begins, in a workspace that was opened for
 // writing.
 func (d *Delta) Begin() error {

@@ -42,6 +42,9 @@ type Record struct {
 	// Base are the layers, top first, of what its changes are changes of; none where
 	// that is what it lies on.
 	Base []string
+	// Source is the directory of the host, absolute and without links in it, that Base
+	// was imported from; empty if it was imported from something else.
+	Source string
 	// InMemory says that what the sandbox that runs has written is not on the disk
 	// before it ends.
 	InMemory bool
@@ -87,6 +90,9 @@ func (r *Record) append(b []byte) []byte {
 	}
 	for _, id := range r.Base {
 		line("base", id)
+	}
+	if r.Source != "" {
+		line("source", strconv.Quote(r.Source))
 	}
 	return append(b, "end\n"...)
 }
@@ -135,6 +141,8 @@ func (r *Record) set(key, value string) (err error) {
 		r.Stack = append(r.Stack, Lower{Layer: value})
 	case "base":
 		r.Base = append(r.Base, value)
+	case "source":
+		r.Source, err = strconv.Unquote(value)
 	case "dir":
 		var dir string
 		dir, err = strconv.Unquote(value)
@@ -159,6 +167,12 @@ func (r *Record) check() error {
 	}
 	if err := checkBase(r.Base); err != nil {
 		return err
+	}
+	if r.Source != "" && !path.IsAbs(r.Source) {
+		return fmt.Errorf("%q is not absolute", r.Source)
+	}
+	if r.Source != "" && len(r.Base) == 0 {
+		return errors.New("a source without what was imported from it")
 	}
 	return checkStack(r.Stack)
 }

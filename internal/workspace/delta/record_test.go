@@ -10,7 +10,7 @@ import (
 func sample() Record {
 	return Record{
 		Name: "calm-oak", Owner: 1000, Created: time.Unix(1, 5).UTC(), Started: time.Unix(2, 0).UTC(),
-		Target: "/w\xff\n", State: Kept, Stack: []Lower{{Layer: "a-1"}, {Dir: "/home/u/p\nq\xfe"}}, Sealing: "b2", Resetting: true, Base: []string{"a-1", "c3"},
+		Target: "/w\xff\n", State: Kept, Stack: []Lower{{Layer: "a-1"}, {Dir: "/home/u/p\nq\xfe"}}, Sealing: "b2", Resetting: true, Base: []string{"a-1", "c3"}, Source: "/home/u/s\n\xfd",
 	}
 }
 
@@ -40,6 +40,8 @@ func TestRecordThatLeadsElsewhereIsRefused(t *testing.T) {
 		"long name":        func(r *Record) { r.Name = strings.Repeat("x", 65) },
 		"layer":            func(r *Record) { r.Stack[0].Layer = "../../etc" },
 		"base":             func(r *Record) { r.Base[0] = "../x" },
+		"source":           func(r *Record) { r.Source = "s" },
+		"source of what":   func(r *Record) { r.Base = nil },
 		"sealing":          func(r *Record) { r.Sealing = "a/b" },
 		"relative":         func(r *Record) { r.Stack[1].Dir = "p" },
 		"directory on top": func(r *Record) { r.Stack[0], r.Stack[1] = r.Stack[1], r.Stack[0] },

@@ -88,6 +88,7 @@ type Options struct {
 	Name   string   // empty: a name is found
 	Stack  []Lower  // top first
 	Base   []string // see Record
+	Source string   // see Record
 	Target string   // where it is seen inside
 	State  State    // empty: Running. A DryRun has no name and goes with its owner
 }
@@ -161,7 +162,7 @@ func (s Store) create(o Options, attempt int) (*Delta, error) {
 	d := &Delta{store: s, dir: scratch.Path(), scratch: scratch, exclusive: true}
 	d.Record = Record{
 		Name: o.Name, Owner: os.Geteuid(), Created: now, Started: now,
-		Target: o.Target, State: o.State, Stack: slices.Clone(o.Stack), Base: slices.Clone(o.Base),
+		Target: o.Target, State: o.State, Stack: slices.Clone(o.Stack), Base: slices.Clone(o.Base), Source: o.Source,
 	}
 	if err = d.furnish(); err == nil && o.State != DryRun {
 		fault.Step("create: made")

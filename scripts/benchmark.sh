@@ -32,7 +32,8 @@ system, architecture and time.
       --work          measure whole jobs instead, offline: git clone, go build,
                       npm ci and cargo build, as far as these are installed
       --resident      measure sandboxes that stay instead: commands in one
-                      against commands outside, and memory
+                      against commands outside, and memory; prints a table
+                      and writes no report
       --gate          measure three commands and nothing else: enough for
                       --against to tell whether launches became slower
       --user NAME     as root: measure as this user
@@ -40,53 +41,99 @@ system, architecture and time.
 TEXT
 }
 
-binary='' output=benchmarks runs=30 user='' kind=all network='' wanted=() against=''
+binary='' output=benchmarks runs=30 user='' kind='' network='' wanted=() against=''
+# choose KIND: a run is of one kind.
+choose() {
+  [ -z "$kind" ] || die "--$kind and --$1: a run is one of them; run the script twice"
+  kind=$1
+}
 while [ $# -gt 0 ]; do
   case "$1" in
-    -b | --binary) binary=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
+    -b | --binary) binary=${2:?$1 needs a path} && shift 2 ;;
     -o | --output) output=${2:?$1 needs a directory} && shift 2 ;;
     -n | --runs) runs=${2:?$1 needs a number} && shift 2 ;;
     -q | --quick) runs=5 && shift ;;
     --network) network=1 && shift ;;
-    --broker) kind=broker && shift ;;
-    --work) kind=work && shift ;;
-    --resident) kind=resident && shift ;;
-    --gate) kind=gate && shift ;;
+    --broker) choose broker && shift ;;
+    --work) choose work && shift ;;
+    --resident) choose resident && shift ;;
+    --gate) choose gate && shift ;;
     --peers) wanted=("${known_peers[@]}") && shift ;;
-    --peers=*) IFS=, read -ra wanted <<<"${1#*=}" && shift ;;
-    --against) against=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
+    --peers=?*) IFS=, read -ra wanted <<<"${1#*=}" && shift ;;
+    --against) against=${2:?$1 needs a path} && shift 2 ;;
     --user) user=${2:?$1 needs a name} && shift 2 ;;
     -h | --help) usage && exit ;;
-    *) usage >&2 && exit 2 ;;
+    *)
+      usage >&2
+      printf '%s: %s: no such option\n' "$(basename "$0")" "$1" >&2
+      exit 2
+      ;;
   esac
 done
+kind=${kind:-all}
 for name in "${wanted[@]}"; do
   [[ " ${known_peers[*]} " == *" $name "* ]] || die "--peers: $name is none of ${known_peers[*]}"
 done
 [[ $runs =~ ^[1-9][0-9]*$ ]] || die "--runs $runs: not a number of rounds"
-command -v hyperfine >/dev/null || die 'hyperfine is missing: apt-get install hyperfine'
+[ "$kind" != resident ] || [ -z "$network$against${wanted[*]}" ] || die '--resident measures nothing else: leave out --network, --peers and --against'
+[ -z "$user" ] || is_root || die "--user $user: only root can become another user"
+[ -z "$user" ] || id -u -- "$user" >/dev/null 2>&1 || die "--user $user: there is no such user"
+
+# needs PROGRAM... names all that are missing, before anything is made.
+needs() {
+  local name missing=()
+  for name in "$@"; do command -v "$name" >/dev/null || missing+=("$name"); done
+  [ ${#missing[@]} = 0 ] || die "not installed, and needed: ${missing[*]} (from apt-get, brew and the like)"
+}
+needs go git python3 hyperfine
+[ -n "$binary" ] || needs make
+[ -z "$user" ] || needs setpriv getent
+
+# resolved OPTION FILE prints where a program is, wherever the script goes later.
+resolved() {
+  if [ ! -f "$2" ] || [ ! -x "$2" ]; then die "$1 $2: not a program"; fi
+  realpath "$2"
+}
+[ -z "$binary" ] || binary=$(resolved --binary "$binary")
+[ -z "$against" ] || against=$(resolved --against "$against")
+
+# A hook of git's has variables that name its repository, which is none of these.
+unset "${!GIT_@}"
+# Whoever is measured must reach what is made here.
+umask 022
 
 # The workloads live in the repository: /tmp is private to each sandbox.
 work=$root/benchmarks/work.$$
 if [[ $root == /tmp/* ]] || [ ! -w "$root" ]; then work=$HOME/.cache/bailey-benchmark.$$; fi
 rounds=$work/rounds
 as=()
-server=''
+server='' staying=''
+# Its name is for this run only: others may run beside it, or have one of their own.
+box=bench$$
 system=$(uname -s)
 limit=(timeout 300)
 command -v timeout >/dev/null || limit=() # as on macOS
 
+# progress TEXT is for whoever looks on.
+progress() { [ ! -t 2 ] || printf '\r\033[K%s' "$1" >&2; }
+
 prepare() {
+  trap clean EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
   mkdir -p "$output" "$work/bin" "$rounds"
   output=$(realpath "$output")
-  trap clean EXIT
-  trap 'exit 130' INT TERM
-  (cd "$root" && CGO_ENABLED=0 go build -o "$work/bin/" ./internal/bench/harness ./internal/bench/resident)
+  [ -w "$output" ] || die "--output $output: cannot be written to"
+  progress 'building'
+  local helper=harness
+  [ "$kind" != resident ] || helper=resident
+  (cd "$root" && CGO_ENABLED=0 go build -buildvcs=false -o "$work/bin/" "./internal/bench/$helper")
   if [ -z "$binary" ]; then
     build_commands "$work/bin"
     binary=$work/bin/bailey
   fi
   become
+  "${as[@]}" test -x "$work" || die "--user $user cannot reach $work: run a copy of this repository that everybody can read, such as one below /opt"
   "${as[@]}" test -x "$binary" || die "$binary cannot be executed as $("${as[@]}" id -un)"
   [ -z "$against" ] || "${as[@]}" test -x "$against" || die "$against cannot be executed as $("${as[@]}" id -un)"
   install -m 666 /dev/null "$work/export" # hyperfine runs as the user
@@ -95,11 +142,35 @@ prepare() {
   : >"$rounds/sandboxes"
 }
 
+# clean leaves nothing behind, and is not to be stopped half-way.
+# shellcheck disable=SC2046 # numbers
 clean() {
-  [ -z "$server" ] || kill "$server" 2>/dev/null || true
-  "${as[@]}" "$binary" box stop bench >/dev/null 2>&1 || true
+  trap '' INT TERM HUP
+  [ -z "$server" ] || end "$server"
+  [ -z "$staying" ] || kill -KILL $(descent "$staying") 2>/dev/null || true
+  [ -z "$binary" ] || "${as[@]}" "$binary" box stop "$box" >/dev/null 2>&1 || true
   stop_peers
+  progress "removing $work"
+  cd /
   rm -rf "$work"
+  rmdir "$root/benchmarks" 2>/dev/null || true # if the reports went elsewhere
+  progress ''
+}
+
+# end PID ends a process that was started here, and waits for it.
+end() {
+  kill "$1" 2>/dev/null || true
+  wait "$1" 2>/dev/null || true
+}
+
+# descent PID prints a process and all that come from it.
+descent() {
+  local processes=("$1") next=0
+  while [ $next -lt ${#processes[@]} ]; do
+    mapfile -t -O ${#processes[@]} processes < <(pgrep -P "${processes[next]}")
+    next=$((next + 1))
+  done
+  printf '%s\n' "${processes[@]}"
 }
 
 # become sets the prefix of everything measured. Every variant starts from the
@@ -109,7 +180,6 @@ clean() {
 become() {
   local name=${user:-$(id -un)} path=$PATH home=$HOME
   if [ -n "$user" ]; then
-    is_root || die "--user $user: only root can become another user"
     as=(setpriv --reuid="$user" --regid="$user" --init-groups --inh-caps=-all)
     path=/usr/local/bin:/usr/bin:/bin
     home=$(getent passwd "$name" | cut -d: -f6)
@@ -137,15 +207,17 @@ CODE
 commit_all() {
   git -C "$1" init -q
   git -C "$1" -c core.fsync=none add .
-  git -C "$1" -c user.name=bench -c user.email=bench@localhost commit -qm 'files to look at'
+  # Neither a key nor a hook of whoever runs this has a part in it.
+  git -C "$1" -c user.name=bench -c user.email=bench@localhost -c commit.gpgSign=false -c core.hooksPath=/dev/null commit -qm 'files to look at'
 }
 
 # make_scripts DIR COUNT writes what the workloads run.
 # shellcheck disable=SC2016 # the scripts expand it
 make_scripts() {
   make_probe "$1"
-  printf 'i=0\nwhile [ $i -lt %s ]; do /bin/true; i=$((i+1)); done; echo $i\n' "$2" >"$1/spawn.sh"
-  printf 'i=0\nwhile [ $i -lt 10 ]; do git status --porcelain; i=$((i+1)); done\n' >"$1/statuses.sh"
+  # The programs themselves: where they are differs, and a shell has a "true" of its own.
+  printf 'i=0\nwhile [ $i -lt %s ]; do "%s" || exit; i=$((i+1)); done; echo $i\n' "$2" "$(program true)" >"$1/spawn.sh"
+  printf 'i=0\nwhile [ $i -lt 10 ]; do "%s" status --porcelain || exit; i=$((i+1)); done\n' "$(program git)" >"$1/statuses.sh"
   cat >"$1/create.py" <<'CODE'
 import os, sys
 count = int(sys.argv[1])
@@ -221,7 +293,9 @@ program() {
   case "$1" in
     python3) "${as[@]}" python3 -c 'import sys; print(sys.executable)' 2>/dev/null ;;
     node) "${as[@]}" node -p process.execPath 2>/dev/null ;;
-    *) "${as[@]}" bash -c 'type -P -- "$0"' "$1" ;;
+    # That of macOS only looks for the one of Xcode.
+    git) "${as[@]}" bash -c 'real=$(git --exec-path)/git && { [ -x "$real" ] && realpath "$real" || type -P git; }' 2>/dev/null ;;
+    *) "${as[@]}" bash -c 'type -aP -- "$0" | grep -v -m 1 /shims/ || mise which "$0" || asdf which "$0"' "$1" 2>/dev/null ;;
   esac
 }
 
@@ -251,25 +325,32 @@ variants=()
 # Whether a workload can do without network: only then are there those variants.
 closed=1
 
+# Where programs are, each looked for once, and how often a workload had its turn.
+declare -A found=() turns=()
+
 # measure ROUND CATEGORY/WORKLOAD PROGRAM [ARGUMENTS], the arguments as one quoted
 # string. Round 0 warms the caches and is not kept.
 measure() {
-  local round=$1 category=${2%%/*} name=${2#*/} path
+  local round=$1 category=${2%%/*} name=${2#*/}
   local dir=$rounds/$name
-  if ! path=$(program "$3"); then
+  progress "round $round of $runs: ${name#*-}"
+  [ -n "${found[$3]+looked}" ] || found[$3]=$(program "$3") || true
+  if [ -z "${found[$3]}" ]; then
     missing "$name" "$category" "$3"
     return
   fi
-  local command="'$path' ${4:-}" i
+  local command="'${found[$3]}' ${4:-}" i
   collect_variants "$name" "$command"
   if [ ! -d "$dir" ]; then
     describe "$name" "$category" "$command"
     verify "$name"
     collect_variants "$name" "$command"
   fi
-  local count=$((${#variants[@]} / 2)) arguments=()
+  # By its own turns: one that is not in every round would always begin alike.
+  local count=$((${#variants[@]} / 2)) turn=${turns[$name]:-0} arguments=()
+  turns[$name]=$((turn + 1))
   for ((i = 0; i < count; i++)); do
-    local at=$((2 * ((i + round) % count)))
+    local at=$((2 * ((i + turn) % count)))
     arguments+=(-n "${variants[at]}" "${variants[at + 1]}")
   done
   # Whose command failed, the exit statuses tell whoever reads the rounds.
@@ -333,14 +414,14 @@ output() { "${as[@]}" "${limit[@]}" bash -c "$1" 2>"$work/errors" </dev/null | L
 # workload executes, once somebody else has counted them.
 calls() {
   ! grep -q '^calls=' "$rounds/$1/about" || return 0
-  if program strace >/dev/null; then
-    install -m 666 /dev/null "$work/execs"
+  install -m 666 /dev/null "$work/execs"
+  if "${as[@]}" strace -qq -o "$work/execs" true 2>"$work/errors"; then
     "${as[@]}" strace -f -qq -e trace=execve -e signal=none -o "$work/execs" "$binary" -- sh "$3" >/dev/null
     local counted
     counted=$(grep -c "execve(\"$4\"" "$work/execs") || true
     [ "$counted" = "$2" ] || die "$1: strace counts $counted executions of $4, not $2"
   else
-    printf '%s: strace is not installed, nobody has counted the %s executions\n' "$1" "$2" >&2
+    printf '%s: strace cannot be used (%s), nobody has counted the %s executions\n' "$1" "$(first_error)" "$2" >&2
   fi
   about "$1" calls "$2"
 }
@@ -348,7 +429,7 @@ calls() {
 # memory VARIANT COMMAND... adds up the memory of everything a sandbox runs besides
 # the command itself.
 memory() {
-  local variant=$1 pid process total=0
+  local variant=$1 process processes total=0
   shift
   if [ "$system" != Linux ]; then
     printf 'memory is measured on Linux only\n' >&2
@@ -356,22 +437,19 @@ memory() {
   fi
   mkfifo "$work/ready"
   "${as[@]}" "$@" sh -c 'echo ready; exec sleep 60' >"$work/ready" 2>/dev/null &
-  pid=$!
+  staying=$!
   read -r _ <"$work/ready" || true
   rm "$work/ready"
   sleep 0.5 # a command that stays: memory is given back after a tenth of a second
-  local processes=("$pid") next=0
-  while [ $next -lt ${#processes[@]} ]; do
-    mapfile -t -O ${#processes[@]} processes < <(pgrep -P "${processes[next]}")
-    next=$((next + 1))
-  done
+  mapfile -t processes < <(descent "$staying")
   for process in "${processes[@]}"; do
     # The shell that becomes "sleep" has said ready already and may not be there yet.
     case "$(cat "/proc/$process/comm")" in sleep | sh) continue ;; esac
     total=$((total + $(awk '$1 == "Pss:" {print $2}' "/proc/$process/smaps_rollup" 2>/dev/null || echo 0)))
   done
   kill -KILL "${processes[@]}" 2>/dev/null || true
-  wait "$pid" 2>/dev/null || true
+  wait "$staying" 2>/dev/null || true
+  staying=''
   if [ $total = 0 ]; then
     printf 'memory of %s could not be read\n' "$variant" >&2
     return
@@ -387,7 +465,7 @@ done
 
 # measure_all ROUND: commands as people and agents run them.
 measure_all() {
-  extra=('monitor -m' 'kept -k bench')
+  extra=('monitor -m' "kept -k $box")
   measure "$1" spawn/10-true true
   measure "$1" spawn/11-echo echo hello
   measure "$1" interpreter/20-python3 python3 '-c pass'
@@ -396,10 +474,13 @@ measure_all() {
   measure "$1" files/50-rg rg '--no-config -c needle .'
   measure "$1" files/51-create-x1000 python3 'create.py 1000'
   extra=()
-  # A thousand starts are a sample of a thousand: every fifth round is enough.
-  if [ $(($1 % 5)) = 1 ]; then
+  # A thousand starts are a sample of a thousand: not every round has them, if six
+  # do, from which a range of the median can be told.
+  local every=$((runs / 6))
+  every=$((every < 1 ? 1 : every > 5 ? 5 : every))
+  if [ $((($1 - 1) % every)) = 0 ]; then
     measure "$1" amortised/60-fork+exec-x1000 sh spawn.sh
-    calls 60-fork+exec-x1000 1000 spawn.sh /bin/true
+    calls 60-fork+exec-x1000 1000 spawn.sh "$(program true)"
     measure "$1" amortised/61-git-status-x10 sh statuses.sh
     calls 61-git-status-x10 10 statuses.sh "$(program git)"
   fi
@@ -421,13 +502,14 @@ measure_gate() {
 # measure_broker ROUND: everything the broker has a part in.
 measure_broker() {
   extra=("patterns $patterns" 'rules -s rules.jsonc')
-  measure "$1" spawn/10-true true
+  # What is done elsewhere with fewer files has another name there.
+  measure "$1" spawn/10-true-100000-files true
   measure "$1" files/20-create-x20000 python3 'create.py 20000'
-  measure "$1" tool/30-git-status git 'status --porcelain'
-  measure "$1" files/40-find find '. -name nothing'
-  measure "$1" files/50-rg rg "--no-config -c '49 39' tree"
+  measure "$1" tool/30-git-status-100000-files git 'status --porcelain'
+  measure "$1" files/40-find-100000-files find '. -name nothing'
+  measure "$1" files/50-rg-100000-files rg "--no-config -c '49 39' tree"
   measure "$1" amortised/60-fork+exec-x300 sh spawn.sh
-  calls 60-fork+exec-x300 300 spawn.sh /bin/true
+  calls 60-fork+exec-x300 300 spawn.sh "$(program true)"
 }
 
 # measure_job ROUND WORKLOAD PROGRAM SCRIPT: a script that needs a program.
@@ -476,7 +558,10 @@ s = h.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
 print(s.server_port)
 s.serve_forever()' >port 2>/dev/null &
   server=$!
-  until [ -s port ]; do sleep 0.05; done
+  until [ -s port ]; do
+    kill -0 "$server" 2>/dev/null || die 'the server for --network ended'
+    sleep 0.05
+  done
   port=$(cat port)
   printf '{"network": {"allowLocalOutboundPorts": [%s]}}\n' "$port" >gate.jsonc
   python3 -c 'import json, sys
@@ -512,7 +597,7 @@ gather_facts() {
   fact rounds "$runs"
   fact program.bailey "$("$binary" --version)"
   [ -z "$against" ] || fact program.previous "$("$against" --version)"
-  for name in hyperfine python3 node git rg curl; do
+  for name in hyperfine python3 node git rg curl strace; do
     fact "program.$name" "$("${as[@]}" "$name" --version 2>/dev/null || echo 'not installed')"
   done
   for name in "${peers[@]}"; do fact "program.$name" "$(peer_version "$name")"; done
@@ -527,17 +612,18 @@ take_apart() {
 
 main() {
   prepare
+  progress 'making files'
   case $kind in
     broker) make_tree "$work/project" ;;
     work) make_jobs "$work/project" ;;
     *) make_project "$work/project" ;;
   esac
   cd "$work/project"
-  if [ $kind = resident ]; then
+  if [ "$kind" = resident ]; then
     "${as[@]}" "$work/bin/resident" -binary "$binary" -dir "$work/project" -n $((runs * 10))
     return
   fi
-  if [ $kind = all ]; then
+  if [ "$kind" = all ]; then
     make_files 280000 "$work/large"
     own "$work/large"
   fi
@@ -551,15 +637,15 @@ main() {
   gather_facts
   local round
   for ((round = 0; round <= runs; round++)); do
-    [ ! -t 2 ] || printf '\rround %d of %d ' "$round" "$runs" >&2
     cd "$work/project"
     "measure_$kind" "$round"
     [ -z "$network" ] || measure_network "$round"
   done
-  [ ! -t 2 ] || printf '\r' >&2
+  progress 'taking launches apart'
   take_apart
-  [ $kind = gate ] || memory bailey "$binary" --
+  [ "$kind" = gate ] || memory bailey "$binary" --
   [[ " ${peers[*]} " != *' bwrap '* ]] || memory bwrap bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp
+  progress ''
   "$work/bin/harness" collect "$rounds" "$output"
 }
 

@@ -70,7 +70,7 @@ find_peers() {
       peers+=("$name")
     fi
   done
-  kill "$listener" 2>/dev/null || true
+  end "$listener"
   listener=''
 }
 
@@ -206,8 +206,6 @@ make_image() {
 
 # stop_peers ends what was started for them.
 stop_peers() {
-  [ -z "${listener:-}" ] || kill "$listener" 2>/dev/null || true
-  [ -n "${engine:-}" ] || return 0
-  kill "$engine" 2>/dev/null || true
-  wait "$engine" 2>/dev/null || true
+  [ -z "${listener:-}" ] || end "$listener"
+  [ -z "${engine:-}" ] || end "$engine"
 }

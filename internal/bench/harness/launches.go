@@ -17,9 +17,11 @@ import (
 )
 
 // launches has each build launch a command that does nothing, so many times, and
-// appends what its trace says, one JSON object a line. The builds take turns.
+// appends what its trace says, one JSON object a line. The builds take turns. What
+// it needs meanwhile is in the current directory, so that whoever stops it and
+// removes that has removed all.
 func launches(count int, output string, builds []string) error {
-	dir, err := os.MkdirTemp("", "bailey-launches-")
+	dir, err := os.MkdirTemp(".", "launches-")
 	if err != nil {
 		return err
 	}
@@ -56,6 +58,10 @@ func launches(count int, output string, builds []string) error {
 // part like the others.
 func launch(program, file string) (bench.Launch, error) {
 	defer func() { _ = os.Remove(file) }()
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return bench.Launch{}, err
+	}
 	cmd := exec.Command(program, "--", "true")
 	begin := trace.Now()
 	cmd.Env = append(os.Environ(), "BAILEY_TRACE="+file, "BAILEY_TRACE_START="+strconv.FormatInt(begin, 10))

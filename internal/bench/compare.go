@@ -33,16 +33,21 @@ type Change struct {
 	High     float64 `json:"high"`
 	P        float64 `json:"p"` // adjusted for the number of rows
 	Verdict  Verdict `json:"verdict"`
+
+	least float64 // what P could be for so many samples, whatever they were
 }
 
 // Verdict is what a comparison concludes.
 type Verdict string
 
-// The verdicts. Same means that no change was found, not that there is none.
+// The verdicts. Same means that no change was found, not that there is none; TooFew
+// that none could have been found, since there are too few samples for the rate of
+// false alarms that was asked for.
 const (
 	Same   Verdict = "same"
 	Slower Verdict = "slower"
 	Faster Verdict = "faster"
+	TooFew Verdict = "too few rounds"
 )
 
 // Between compares two runs, in the variants that both have.
@@ -76,7 +81,7 @@ func across(old, now *Workload, name string) (row Change, ok bool) {
 	if a == nil || b == nil {
 		a, b, unit = old.Find(name), now.Find(name), "s"
 	}
-	row = Change{Workload: now.Name, Variant: name, Unit: unit, Old: Median(a), New: Median(b), P: RankSum(a, b)}
+	row = Change{Workload: now.Name, Variant: name, Unit: unit, Old: Median(a), New: Median(b), P: RankSum(a, b), least: leastRankSum(len(a), len(b))}
 	row.Ratio, row.Low, row.High = shift(a, b)
 	return row, true
 }
@@ -93,6 +98,7 @@ func Within(r *Report, before, after string, c Criterion) ([]Change, error) {
 		row := Change{
 			Workload: w.Name, Variant: after, Unit: "s",
 			Old: Median(w.Find(before)), New: Median(w.Find(after)), Ratio: Median(ratios), P: SignedRank(logs(ratios)),
+			least: leastSignedRank(len(ratios)),
 		}
 		row.Low, row.High = Interval(ratios)
 		rows = append(rows, row)
@@ -117,7 +123,7 @@ func Attribute(before, after []Launch, c Criterion) []Change {
 			continue
 		}
 		a, b := old[i].seconds, now.seconds
-		row := Change{Workload: "launch", Variant: now.name, Unit: "s", Old: Median(a), New: Median(b), P: RankSum(a, b)}
+		row := Change{Workload: "launch", Variant: now.name, Unit: "s", Old: Median(a), New: Median(b), P: RankSum(a, b), least: leastRankSum(len(a), len(b))}
 		row.Ratio, row.Low, row.High = shift(a, b)
 		rows = append(rows, row)
 	}
@@ -126,14 +132,16 @@ func Attribute(before, after []Launch, c Criterion) []Change {
 }
 
 func judge(rows []Change, c Criterion) {
-	p := make([]float64, len(rows))
+	p, least := make([]float64, len(rows)), 1.0
 	for i := range rows {
-		p[i] = rows[i].P
+		p[i], least = rows[i].P, min(least, rows[i].least)
 	}
 	for i, adjusted := range adjust(p) {
 		r := &rows[i]
 		r.P, r.Verdict = adjusted, Same
 		switch {
+		case r.least > c.Alpha, least*float64(len(rows)) > c.Alpha: // the clearest is adjusted by all rows
+			r.Verdict = TooFew
 		case adjusted > c.Alpha:
 		case r.Ratio > 1+c.Threshold:
 			r.Verdict = Slower

@@ -116,6 +116,33 @@ func TestAPartThatGrewIsNamed(t *testing.T) {
 	}
 }
 
+// A comparison that could not have found anything does not say that nothing changed.
+func TestTooFewRoundsAreNotCalledTheSame(t *testing.T) {
+	run := func(rounds int, seconds float64) *Report {
+		w := Workload{Name: "true", Variants: []Variant{{Name: Bailey}, {Name: Previous}}}
+		for i := range rounds {
+			w.Variants[0].Seconds = append(w.Variants[0].Seconds, seconds+float64(i)/1e6)
+			w.Variants[1].Seconds = append(w.Variants[1].Seconds, 1+float64(i*i)/1e6)
+		}
+		return &Report{Workloads: []Workload{w}}
+	}
+	for rounds, want := range map[int]Verdict{1: TooFew, 4: TooFew, 7: TooFew, 8: Slower} {
+		rows, err := Within(run(rounds, 2), Previous, Bailey, Usual)
+		if err != nil || rows[0].Verdict != want {
+			t.Errorf("%d rounds of twice the time: got %+v, want %s (%v)", rounds, rows, want, err)
+		}
+	}
+	for rounds, want := range map[int]Verdict{1: TooFew, 4: TooFew, 5: TooFew, 6: Slower} {
+		rows, err := Between(run(rounds, 1), run(rounds, 2), Usual) // two rows
+		if err != nil || rows[0].Verdict != want {
+			t.Errorf("twice %d rounds: got %+v, want %s (%v)", rounds, rows, want, err)
+		}
+	}
+	if rows, err := Within(run(20, 1), Previous, Bailey, Usual); err != nil || rows[0].Verdict != Same {
+		t.Errorf("twenty rounds of the same: got %+v, %v", rows, err)
+	}
+}
+
 func TestReportsWithNothingInCommonAreRefused(t *testing.T) {
 	a := &Report{Workloads: []Workload{{Name: "true", Variants: []Variant{{Bailey, []float64{1}}}}}}
 	b := &Report{Workloads: []Workload{{Name: "node", Variants: []Variant{{Bailey, []float64{1}}}}}}

@@ -28,9 +28,10 @@ func (r *Report) HTML(w io.Writer, earlier []*Report) error {
 }
 
 type plot struct {
-	Title string
-	Text  string
-	SVG   template.HTML
+	Title  string
+	Text   string
+	SVG    template.HTML
+	Absent map[string]string
 }
 
 var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
@@ -45,8 +46,9 @@ svg { width: 100%; height: auto; font: 12px system-ui, sans-serif } td:first-chi
 <h1>Benchmark of {{.Time}}</h1>
 <table>{{range .Facts}}<tr><td>{{index . 0}}</td><td>{{index . 1}}</td></tr>{{end}}</table>
 <h2>Workloads</h2>
-<p>Every dot is one run; the line is the median. The scale is logarithmic.</p>
-{{range .Plots}}<figure><figcaption><strong>{{.Title}}</strong> {{.Text}}</figcaption>{{.SVG}}</figure>{{end}}
+<p>Every dot is one run; the line is the median. The scale is logarithmic. On the right, the median, and the median of the ratios to
+unsandboxed in the same round.</p>
+{{range .Plots}}<figure><figcaption><strong>{{.Title}}</strong> {{.Text}}</figcaption>{{.SVG}}{{if .Absent}}<figcaption>Not measured: {{range $name, $why := .Absent}}{{$name}} ({{$why}}) {{end}}</figcaption>{{end}}</figure>{{end}}
 {{if .Sandboxes}}<h2>What each sandbox held</h2>
 <p>As it was tried from inside, before the run.</p>
 <table>{{range .Sandboxes}}<tr><td>{{.Name}}</td><td>{{range $what, $came := .Tried}}{{$what}}: {{$came}}. {{end}}<br><code>{{.Command}}</code></td></tr>{{end}}</table>{{end}}
@@ -60,7 +62,7 @@ svg { width: 100%; height: auto; font: 12px system-ui, sans-serif } td:first-chi
 const (
 	plotWidth  = 900.0
 	plotLeft   = 130.0
-	plotRight  = 90.0
+	plotRight  = 140.0
 	rowHeight  = 26.0
 	labelStart = `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`
 )
@@ -100,7 +102,7 @@ func (a axis) at(v float64) float64 {
 
 // plot draws every sample of a workload.
 func (w *Workload) plot() plot {
-	p := plot{Title: w.Name, Text: w.Command}
+	p := plot{Title: w.Name, Text: w.Command, Absent: w.Absent}
 	if w.Missing != "" {
 		p.Text = w.Missing
 		return p
@@ -118,7 +120,11 @@ func (w *Workload) plot() plot {
 		}
 		m := Median(v.Seconds)
 		fmt.Fprintf(&s.b, `<path d="M%.1f %.1fv%.1f" stroke="%s" stroke-width="2"/>`, a.at(m), y-9, 18.0, colour(i))
-		s.label(plotWidth-plotRight+8, y+4, "start", fmt.Sprintf("%.2f ms", 1000*m))
+		text := fmt.Sprintf("%.2f ms", 1000*m)
+		if factor := w.factor(v.Name, Unsandboxed); factor != "" {
+			text += ", " + factor + "x"
+		}
+		s.label(plotWidth-plotRight+8, y+4, "start", text)
 	}
 	p.SVG = s.done()
 	return p
@@ -188,9 +194,11 @@ func line(values []float64, labels []string) template.HTML {
 		fmt.Fprintf(&s.b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s %.2f</title></circle>`, x(i), y(v), colour(0), template.HTMLEscapeString(labels[i]), v)
 	}
 	fmt.Fprintf(&s.b, `<path d="%s" fill="none" stroke="%s"/><path d="M20 80H%.0f" stroke="#bbb"/>`, path.String(), colour(0), plotWidth-120)
-	s.label(x(0), 100, "start", labels[0])
 	end := len(values) - 1
 	s.label(x(end), 100, "end", labels[end])
+	if end > 0 {
+		s.label(x(0), 100, "start", labels[0])
+	}
 	s.label(x(end)+8, y(values[end])+4, "start", fmt.Sprintf("%.2fx", values[end]))
 	return s.done()
 }

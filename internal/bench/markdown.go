@@ -18,7 +18,8 @@ func (r *Report) Markdown() string {
 		fmt.Fprintf(&b, "- %s: %s\n", fact[0], fact[1])
 	}
 	b.WriteString("\nTimes in milliseconds. The overhead is the time in ratio to the unsandboxed run of the same round: its median,\n" +
-		"and where that lies with 95 % confidence. So is the ratio to bwrap.\n\n")
+		"and where that lies with 95 % confidence; in brackets, where fewer than six samples lie, which say nothing of the kind.\n" +
+		"So is the ratio to bwrap.\n\n")
 	b.WriteString("| workload | variant | min | median | overhead | 95 % | to bwrap |\n|---|---|---:|---:|---:|---:|---:|\n")
 	for i := range r.Workloads {
 		r.Workloads[i].rows(&b)
@@ -93,6 +94,9 @@ func (w *Workload) interval(name string) string {
 		return ""
 	}
 	low, high := Interval(factors)
+	if len(factors) < Enough {
+		return fmt.Sprintf("(%.2f … %.2f)", low, high)
+	}
 	return fmt.Sprintf("%.2f … %.2f", low, high)
 }
 

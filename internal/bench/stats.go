@@ -30,7 +30,7 @@ func mean(values []float64) float64 {
 // Interval returns a range that the true median lies in, with a confidence of at
 // least 95 %. It assumes nothing about how the values are distributed: it is
 // between two of them, chosen by how often a fair coin falls so unevenly. With
-// fewer than six values no such range exists, and it is the whole span.
+// fewer than [Enough] values no such range exists, and it is the whole span.
 func Interval(values []float64) (low, high float64) {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
@@ -49,6 +49,9 @@ func Interval(values []float64) (low, high float64) {
 	}
 	return sorted[k], sorted[n-1-k]
 }
+
+// Enough is how many values it takes for a range with a confidence of 95 %.
+const Enough = 6
 
 // rank gives every value its place among all, the mean of the places where
 // several are equal. Ties is the sum of t³-t over groups of t equal values.
@@ -179,6 +182,19 @@ func SignedRank(differences []float64) float64 {
 	variance := n*(n+1)*(2*n+1)/24 - ties/48
 	return normal(toMean(w-n*(n+1)/4) / math.Sqrt(variance))
 }
+
+// leastRankSum is what RankSum returns for samples of which all of one lie above all
+// of the other.
+func leastRankSum(n, m int) float64 {
+	p := 2.0
+	for i := 1; i <= n; i++ {
+		p *= float64(i) / float64(m+i)
+	}
+	return min(1, p)
+}
+
+// leastSignedRank is what SignedRank returns for so many differences on one side.
+func leastSignedRank(n int) float64 { return min(1, math.Pow(0.5, float64(n-1))) }
 
 func exactSignedRank(n, w int) float64 {
 	ways := make([]float64, n*(n+1)/2+1)

@@ -28,6 +28,31 @@ func TestStatisticsAgreeWithTablesOfOthers(t *testing.T) {
 	low, high = Interval([]float64{3, 1, 2})
 	near("three values say nothing: low", low, 1)
 	near("three values say nothing: high", high, 3)
+
+	// With one value fewer than is enough, the whole span is not sure enough either.
+	for n, want := range map[int]bool{Enough - 1: false, Enough: true} {
+		if missed := math.Pow(0.5, float64(n-1)); (missed <= 0.05) != want {
+			t.Errorf("the span of %d values misses the median with a probability of %.3f", n, missed)
+		}
+	}
+}
+
+func TestTheLeastProbabilityIsThatOfSamplesThatDoNotMeet(t *testing.T) {
+	for _, size := range [][2]int{{1, 1}, {3, 4}, {5, 5}, {15, 20}} {
+		a, b := make([]float64, size[0]), make([]float64, size[1])
+		for i := range a {
+			a[i] = float64(i)
+		}
+		for i := range b {
+			b[i] = float64(100 + i)
+		}
+		if got, want := leastRankSum(len(a), len(b)), RankSum(a, b); math.Abs(got/want-1) > 1e-9 {
+			t.Errorf("%d and %d values: got %g, want %g", len(a), len(b), got, want)
+		}
+		if got, want := leastSignedRank(len(b)), SignedRank(b); math.Abs(got/want-1) > 1e-9 {
+			t.Errorf("%d pairs: got %g, want %g", len(b), got, want)
+		}
+	}
 }
 
 func TestProbabilitiesAreAdjustedForTheirNumber(t *testing.T) {

@@ -36,8 +36,19 @@ func collect(rounds, output string, now time.Time) error {
 	if err := os.MkdirAll(output, 0o755); err != nil {
 		return err
 	}
-	base := filepath.Join(output, fmt.Sprintf("%s-%s-%s", report.OS, report.Arch, now.Format("20060102T150405Z")))
-	return write(report, base)
+	return write(report, free(filepath.Join(output, fmt.Sprintf("%s-%s-%s", report.OS, report.Arch, now.Format("20060102T150405Z")))))
+}
+
+// free returns a name that no report has yet: another run may have ended in the same
+// second.
+func free(base string) string {
+	name := base
+	for i := 2; ; i++ {
+		if _, err := os.Lstat(name + ".json"); err != nil {
+			return name
+		}
+		name = fmt.Sprintf("%s-%d", base, i)
+	}
 }
 
 func write(report *bench.Report, base string) error {
@@ -58,12 +69,25 @@ func write(report *bench.Report, base string) error {
 		ending string
 		data   []byte
 	}{{".json", encoded}, {".md", []byte(text)}, {".html", page.Bytes()}} {
-		if err := os.WriteFile(base+f.ending, f.data, 0o644); err != nil {
+		if err := writeWhole(base+f.ending, f.data); err != nil {
 			return err
 		}
 	}
 	fmt.Printf("%s\nwritten: %s.json .md .html\n", text, base)
 	return nil
+}
+
+// writeWhole writes a file, or none: half of a report is no report.
+func writeWhole(name string, data []byte) error {
+	part := name + ".part"
+	err := os.WriteFile(part, data, 0o644)
+	if err == nil {
+		err = os.Rename(part, name)
+	}
+	if err != nil {
+		_ = os.Remove(part) // it may not be there
+	}
+	return err
 }
 
 // earlierThan reads the reports of the same user and system that are in a

@@ -39,7 +39,7 @@ func TestReportHasEveryRowThatWasAskedFor(t *testing.T) {
 	}
 	got := r.Markdown()
 	for _, want := range []string{
-		"| true | unsandboxed | 1.00 | 5.50 | 1.00 |  | 0.25 |\n| true | bwrap | 4.00 | 22.00 | 4.00 | 4.00 … 4.00 | 1.00 |\n| true | bailey | 3.00 | 16.50 | 3.00 | 3.00 … 3.00 | 0.75 |\n",
+		"| true | unsandboxed | 1.00 | 5.50 | 1.00 |  | 0.25 |\n| true | bwrap | 4.00 | 22.00 | 4.00 | (4.00 … 4.00) | 1.00 |\n| true | bailey | 3.00 | 16.50 | 3.00 | (3.00 … 3.00) | 0.75 |\n",
 		"| true | firejail: not installed |",
 		"| rg | rg is not installed |",
 		"| many | bailey | 600 |",
@@ -82,7 +82,9 @@ func TestEveryReportIsWhatTheSchemaSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", "What a launch is made of", "read elsewhere: refused", "abc"} {
+	for _, want := range []string{
+		"<svg", "What a launch is made of", "read elsewhere: refused", "abc", "firejail (not installed)", "rg is not installed", ">16.50 ms, 3.00x<",
+	} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -91,6 +93,29 @@ func TestEveryReportIsWhatTheSchemaSays(t *testing.T) {
 		if bytes.Contains(page, []byte(unwanted)) {
 			t.Errorf("the page has %q in it", unwanted)
 		}
+	}
+}
+
+// Two runs may end in the same second, and a disk may be full.
+func TestNoReportTakesThePlaceOfAnother(t *testing.T) {
+	out, now := t.TempDir(), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	input := writeInput(t, twoRounds)
+	for range 3 {
+		if err := collect(input, out, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(out, "*"))
+	if err != nil || len(files) != 9 {
+		t.Errorf("three runs left %v, %v", files, err)
+	}
+	// Nothing can be renamed to what is a directory with something in it.
+	name := filepath.Join(out, "taken.json")
+	if err := os.MkdirAll(filepath.Join(name, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeWhole(name, []byte("{}")); err == nil || exists(name+".part") {
+		t.Errorf("got %v, and half of the file is there: %v", err, exists(name+".part"))
 	}
 }
 
@@ -174,4 +199,9 @@ func writeInput(t *testing.T, files map[string]string) string {
 		}
 	}
 	return dir
+}
+
+func exists(file string) bool {
+	_, err := os.Lstat(file)
+	return err == nil
 }

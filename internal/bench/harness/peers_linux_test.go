@@ -75,11 +75,6 @@ func TestPeersThatAreBrokenAreToldAndNotTimed(t *testing.T) {
 	}
 }
 
-func exists(file string) bool {
-	_, err := os.Lstat(file)
-	return err == nil
-}
-
 // onlyReport reads the one report of a directory.
 func onlyReport(t *testing.T, dir string) *bench.Report {
 	t.Helper()

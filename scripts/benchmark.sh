@@ -85,7 +85,7 @@ needs() {
   for name in "$@"; do command -v "$name" >/dev/null || missing+=("$name"); done
   [ ${#missing[@]} = 0 ] || die "not installed, and needed: ${missing[*]} (from apt-get, brew and the like)"
 }
-needs go git python3 hyperfine
+needs go git python3 hyperfine realpath
 [ -n "$binary" ] || needs make
 [ -z "$user" ] || needs setpriv getent
 
@@ -184,7 +184,10 @@ become() {
     path=/usr/local/bin:/usr/bin:/bin
     home=$(getent passwd "$name" | cut -d: -f6)
   fi
-  as+=(env -i HOME="$home" USER="$name" LOGNAME="$name" PATH="$path" LANG=C.UTF-8)
+  # With a place of its own: whoever keeps sandboxes already has a keeper of another build.
+  as+=(env -i HOME="$home" USER="$name" LOGNAME="$name" PATH="$path" LANG=C.UTF-8 XDG_RUNTIME_DIR="$work/run")
+  install -d -m 700 "$work/run"
+  own "$work/run"
 }
 
 # own DIR gives what was made to whoever is measured.

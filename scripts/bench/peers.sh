@@ -45,6 +45,10 @@ peer_program() {
 # since not every program knows its own.
 peer_version() {
   local path=${peer_path[$1]}
+  if [ "$1" = docker ]; then # the engine does the work, and may be older than its client
+    "$path" -H "unix://$work/docker/socket" version --format '{{.Server.Version}}, client {{.Client.Version}}' 2>/dev/null
+    return
+  fi
   case "$path" in
     "$root"/.cache/*/*/*) cut -d / -f 2 <<<"${path#"$root"/.cache/}" ;;
     *) "${as[@]}" "$path" --version 2>/dev/null ;;

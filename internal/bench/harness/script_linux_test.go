@@ -33,8 +33,8 @@ func TestWhatTheScriptCannotDoItSays(t *testing.T) {
 		{"--runs 1.5", "", "--runs 1.5: not a number of rounds", 1},
 		{"--gate --work", "", "--gate and --work: a run is one of them", 1},
 		{"--resident --network", "", "--resident measures nothing else", 1},
-		{"--gate", "bash dirname basename id", "not installed, and needed: go git python3 hyperfine (from", 1},
-		{"--gate", "bash dirname basename id go git hyperfine python3", "not installed, and needed: make", 1},
+		{"--gate", "bash dirname basename id realpath", "not installed, and needed: go git python3 hyperfine (from", 1},
+		{"--gate", "bash dirname basename id realpath go git hyperfine python3", "not installed, and needed: make", 1},
 		{"--gate --binary /bin/true --output /dev/null/x", "", "/dev/null", 1},
 	} {
 		cmd := exec.Command(script, strings.Fields(c.args)...)

@@ -207,10 +207,20 @@ function lost(error: unknown, signal?: AbortSignal): BaileyError {
   if (error instanceof BaileyError) return error;
   if (signal?.aborted) return new Canceled("the request was given up", { reason: "aborted" });
   const message = error instanceof Error ? error.message : String(error);
+  const code = String((error as NodeJS.ErrnoException | undefined)?.code ?? "");
+  if (distrust.test(code)) {
+    return new Unavailable(`the server's certificate is not trusted: ${message} (${code})`, {
+      reason: "certificate_not_trusted",
+      remedy: "give the client the authority that signed it, tls: { ca }, or set NODE_EXTRA_CA_CERTS, and call the server by a name in it",
+    });
+  }
   return new Unavailable(`the server cannot be reached: ${message}`, {
     reason: "connection_lost", remedy: "see whether it runs: baileyd status", retryable: true,
   });
 }
+
+/** What Node calls a certificate that it does not take: signed by somebody unknown, out of its time, or for another name. */
+const distrust = /^(ERR_TLS_CERT_ALTNAME_INVALID|SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_.*|CERT_.*|CRL_.*|INVALID_CA|INVALID_PURPOSE|HOSTNAME_MISMATCH|PATH_LENGTH_EXCEEDED)$/;
 
 /**
  * Says which span a request belongs to: the given one, or the current one of a

@@ -32,7 +32,7 @@ func (c *Copier) Copy(to, from *os.File, size int64) error {
 			return nil
 		}
 		// Files of other sizes, or of other file systems, may still be cloned.
-		c.noClone = err == unix.EOPNOTSUPP || err == unix.ENOTTY || err == unix.ENOSYS || err == unix.EXDEV
+		c.noClone = err == unix.EOPNOTSUPP || err == unix.ENOTTY || err == unix.ENOSYS
 	}
 	if size <= small {
 		return c.copySmall(to, from)

@@ -172,7 +172,11 @@ func boxReload(r *request, name string) int {
 	if err != nil {
 		return fail(err)
 	}
-	if err := keeper.Reload(name, s); err != nil {
+	var viewed *spec.Spec
+	if len(m.Loaded().Policy.Workspace.Rules) > 0 && s.Rules == nil {
+		viewed, _ = m.CompileViewed(over) // where there can be none, it has none
+	}
+	if err := keeper.Reload(name, s, viewed); err != nil {
 		return keptFailed(nil, err)
 	}
 	return 0

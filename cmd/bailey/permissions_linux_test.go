@@ -112,10 +112,24 @@ func TestPathPermissionsChangeInAKeptSandbox(t *testing.T) {
 			t.Errorf("%s: got %+v", test.permission, got)
 		}
 	}
+	// Mounts would hold these in a new sandbox.
+	plain := []string{"--policy", `{"workspace": {"rules": [{"pattern": "f", "permission": "none"}]}}`}
+	everything := []string{"--policy", `{"workspace": {"rules": [{"pattern": "**/*", "permission": "write"}]}}`}
+	for _, test := range []struct {
+		flags  []string
+		stdout string
+	}{{plain, ""}, {[]string{"-t", "full-access"}, "more\n"}, {plain, ""}, {everything, "more\n"}} {
+		b.run(append(test.flags, "box", "reload", "dev")...).want(t, 0, "", "")
+		if got := b.run(append(test.flags, "--keep=dev", "-c", "cat f 2>/dev/null; true")...); got.status != 0 || got.stdout != test.stdout {
+			t.Errorf("%q: got %+v", test.flags, got)
+		}
+	}
 	if got := b.boxes()["dev"].Pid; got != pid {
 		t.Errorf("process 1 was %d and is %d", pid, got)
 	}
-	b.run("box", "reload", "dev").wantError(t, "give them here as well: bailey --settings FILE box reload dev", "bailey box stop dev")
+	b.run("--keep=bare", "true").want(t, 0, "", "")
+	b.run(append(use("read"), "box", "reload", "bare")...).wantError(t, "made without path permissions that have a pattern")
+	b.run("box", "reload", "dev").wantError(t, `say so by a rule: {"pattern": "**/*", "permission": "write"}`, "give them here as well: bailey --settings FILE box reload dev", "bailey box stop dev")
 }
 
 func TestPathPermissionsThatAreSubtreesNeedNoView(t *testing.T) {

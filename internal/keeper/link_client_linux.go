@@ -312,8 +312,8 @@ func (r *Remote) Root(name, dir string) (*os.File, error) {
 
 // Reload gives a sandbox the network rules of a Spec, which must be the same in
 // everything else.
-func (r *Remote) Reload(name string, s *spec.Spec) error {
-	return r.do(linkReload, func(ref uint64) any { return Rules{ref, changeTo(name, s)} })
+func (r *Remote) Reload(name string, s, viewed *spec.Spec) error {
+	return r.do(linkReload, func(ref uint64) any { return Rules{ref, changeTo(name, s, viewed)} })
 }
 
 // Expose has a port of the host lead to one of a sandbox, and returns all that do.

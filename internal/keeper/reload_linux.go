@@ -12,18 +12,22 @@ import (
 // Change asks for other network rules or path permissions in a sandbox that
 // stands.
 type Change struct {
-	Name    string
-	Spec    spec.Spec
+	Name string
+	Spec spec.Spec
+	// Viewed is the Spec with all its path permissions left to a view, for a sandbox that
+	// has one. It is nil if the Spec has none: that they all go is never left unsaid.
+	Viewed  *spec.Spec
 	Environ []string // see Plan
 }
 
-func changeTo(name string, s *spec.Spec) Change { return Change{name, *s, needed(s)} }
+func changeTo(name string, s, viewed *spec.Spec) Change { return Change{name, *s, viewed, needed(s)} }
 
 // Reload gives the sandbox of a name the network rules and the path permissions
 // of a Spec, which must be the same in everything else. The first hold for
-// connections made from then on, the second also for what is open.
-func Reload(name string, s *spec.Spec) error {
-	c, _, err := ask(askReload, changeTo(name, s), false)
+// connections made from then on, the second also for what is open. For viewed see
+// Change.
+func Reload(name string, s, viewed *spec.Spec) error {
+	c, _, err := ask(askReload, changeTo(name, s, viewed), false)
 	if c == nil && err == nil {
 		err = fmt.Errorf("%w: %s", ErrMissing, name)
 	}
@@ -78,7 +82,11 @@ func (b *box) reload(c *Change) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	key := keyOf(&c.Spec, c.Environ)
-	s := spec.Closing(b.spec, &c.Spec)
+	s := &c.Spec
+	if b.spec.Rules != nil && s.Rules == nil && c.Viewed != nil {
+		s = c.Viewed
+	}
+	s = spec.Closing(b.spec, s)
 	if err := spec.Changeable(b.spec, s); err != nil {
 		return &fixedError{error: err, policy: true}
 	}

@@ -274,6 +274,15 @@ func (m *Manager) CompileBoxOver(over *spec.Overlay) (*spec.Spec, error) {
 	return spec.Compile(m.loaded.Policy, overlaid(m.facts, over), spec.Command{Later: true, Overlay: over, Image: m.config.Image})
 }
 
+// CompileViewed is CompileBoxOver with all path permissions left to a view, for a
+// sandbox that has one.
+func (m *Manager) CompileViewed(over *spec.Overlay) (*spec.Spec, error) {
+	if m.loaded == nil {
+		return nil, errNotInitialized
+	}
+	return spec.Compile(m.loaded.Policy, overlaid(m.facts, over), spec.Command{Later: true, Overlay: over, Image: m.config.Image, View: true})
+}
+
 var errNotInitialized = errors.New("the manager is not initialised")
 
 func checkArgv(argv []string) error {

@@ -51,6 +51,11 @@ const bound = `{
 // compile decides what a sandbox is. Its image need not be the request's: one that is made
 // of a snapshot has that of the sandbox which the snapshot was taken of.
 func (s *Server) compile(r *baileyv1.CreateSandboxRequest, image string, bounded bool, over *spec.Overlay) (*spec.Spec, error) {
+	return s.compileBy(r, image, bounded, over, (*sandbox.Manager).CompileBoxOver)
+}
+
+// compileBy is compile by another way to compile.
+func (s *Server) compileBy(r *baileyv1.CreateSandboxRequest, image string, bounded bool, over *spec.Overlay, by func(*sandbox.Manager, *spec.Overlay) (*spec.Spec, error)) (*spec.Spec, error) {
 	if err := knownRuntime(r.GetRuntime()); err != nil {
 		return nil, err
 	}
@@ -80,7 +85,7 @@ func (s *Server) compile(r *baileyv1.CreateSandboxRequest, image string, bounded
 	} else if err != nil {
 		return nil, problem.New(connect.CodeInvalidArgument, "invalid_policy", err, problem.Remedy("correct the policy"))
 	}
-	sp, err := m.CompileBox()
+	sp, err := by(m, over)
 	if err != nil {
 		return nil, refused(err)
 	}

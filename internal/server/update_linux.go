@@ -11,6 +11,7 @@ import (
 
 	baileyv1 "github.com/bailey-sandbox/bailey/api/bailey/v1"
 	"github.com/bailey-sandbox/bailey/internal/policy"
+	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/server/problem"
 	"github.com/bailey-sandbox/bailey/internal/store"
 )
@@ -110,7 +111,11 @@ func (s *Server) changeRules(k *kept, r *baileyv1.UpdateSandboxRequest) error {
 		if err != nil {
 			return err
 		}
-		if err := remote.Reload(id, sp); err != nil {
+		viewed, err := s.compileBy(next, k.sandbox.GetImage(), k.bounded, over, (*sandbox.Manager).CompileViewed)
+		if err != nil {
+			viewed = nil // where there can be none, it has none
+		}
+		if err := remote.Reload(id, sp, viewed); err != nil {
 			return failed("cannot_change_while_running", err, problem.Remedy("stop the sandbox, change it, and start it again"))
 		}
 		if err := s.changePorts(k, old.Expose, sp.Expose); err != nil {

@@ -131,4 +131,13 @@ func TestPathRulesWithPatternsChangeWhileASandboxRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.says(id, "cat a.pem 2>/dev/null; cat a.key", "key\n")
+	for _, test := range []struct {
+		rules *baileyv1.PathRules
+		want  string
+	}{{&baileyv1.PathRules{}, "key\npem\n"}, {rules("a.key"), "pem\n"}, {rules("**/*.pem"), "key\n"}} {
+		if _, err := s.UpdateSandbox(ann, &baileyv1.UpdateSandboxRequest{SandboxId: id, Rules: test.rules}); err != nil {
+			t.Fatal(err)
+		}
+		s.says(id, "cat a.key a.pem 2>/dev/null; true", test.want)
+	}
 }

@@ -34,9 +34,15 @@ func (s *Spec) Frame() *Spec {
 // otherwise why not.
 func Changeable(from, to *Spec) error {
 	parts := Differences(from, to)
+	const everything = `{"pattern": "**/*", "permission": "write"}`
 	switch {
 	case len(parts) == 0:
 		return nil
+	case from.Rules == nil && to.Rules != nil:
+		return errors.New("the sandbox was made without path permissions that have a pattern, so that it shows the project itself, and nobody can be told of others; " +
+			"with a rule such as " + everything + " from the beginning it can be given any")
+	case from.Rules != nil && to.Rules == nil:
+		return errors.New("the sandbox has path permissions, and the policy has none; to take all of them back, say so by a rule: " + everything)
 	case !slices.Equal(parts, []string{"network", "gate"}):
 	case from.Network == NetworkNone && to.Network == NetworkGate:
 		return errors.New(`the sandbox was made with its network closed, so that it has no gate to be told of a grant; ` +

@@ -41,6 +41,7 @@ func TestWhatCannotChangeIsToldWithItsReason(t *testing.T) {
 	gate := &Spec{Network: NetworkGate, Gate: &Gate{Config: config.Config{Default: config.Deny}}}
 	told := &Spec{Network: NetworkGate, Gate: &Gate{Config: config.Config{Default: config.Ask}}}
 	open := &Spec{Network: NetworkHost}
+	ruled := &Spec{Network: NetworkGate, Gate: gate.Gate, Rules: &Rules{Root: "/w"}}
 	other := &Spec{Network: NetworkGate, Gate: &Gate{}, Mounts: []Mount{{Kind: Tmpfs, Target: "/tmp"}}}
 	local := func(from, to uint16) *Spec {
 		return &Spec{Network: NetworkGate, Gate: &Gate{Local: []config.Ports{{From: from, To: to}}}}
@@ -56,6 +57,8 @@ func TestWhatCannotChangeIsToldWithItsReason(t *testing.T) {
 		"nothing":          {closed, closed, ""},
 		"a first grant":    {closed, gate, "made with its network closed"},
 		"no grant is left": {gate, Closing(gate, closed), ""},
+		"a first rule":     {gate, ruled, "made without path permissions that have a pattern"},
+		"no rule is left":  {ruled, gate, "say so by a rule"},
 		"open":             {closed, open, "differs in network"},
 		"more than that":   {closed, other, "differs in network, gate, mounts"},
 	} {

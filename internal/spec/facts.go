@@ -137,6 +137,9 @@ type Command struct {
 	Overlay *Overlay
 	// Image is the root directory, if that is not made of the host's; nil otherwise.
 	Image *Image
+	// View leaves path permissions to a view also where mounts could hold them, and where
+	// there are none: it is for a sandbox that stands, and has one.
+	View bool
 	// Drafted, if not nil, is called once, as soon as the root directory is
 	// decided, with the Spec so far. It is for who carries it out: making the
 	// mounts takes longer than compiling the rest. Mounts can still be added

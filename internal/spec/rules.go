@@ -64,7 +64,7 @@ func (c *compiler) readRules() {
 	var bounds []policy.Filesystem
 	c.ruleReasons = make(map[string]string)
 	var lists [][]pathrule.Rule
-	needsView := false
+	needsView := c.command.View
 	for _, rules := range append([][]policy.WorkspaceRule{c.policy.Workspace.Rules}, c.policy.RuleBounds...) {
 		if len(rules) == 0 {
 			continue
@@ -74,6 +74,9 @@ func (c *compiler) readRules() {
 			return
 		}
 		lists = append(lists, list)
+		if needsView {
+			continue
+		}
 		if fs, ok := c.asMounts(compiled, list); ok {
 			bounds = append(bounds, fs)
 		} else {

@@ -19,9 +19,14 @@ func workspaceRules(pairs ...string) (rules []policy.WorkspaceRule) {
 
 func ruledSpec(t *testing.T, p policy.Policy) *Spec {
 	t.Helper()
+	return ruledCommand(t, p, Command{Argv: []string{"true"}})
+}
+
+func ruledCommand(t *testing.T, p policy.Policy, c Command) *Spec {
+	t.Helper()
 	f := newSystem(append(repository("/home/u/p/.git"), "/home/u/p/src/a.go", "/home/u/p/src/gen/x", "/home/u/p/secret/pub/ok", "/home/u/p/docs/a.md")...)
 	f.host.Environ = []string{"PATH=/usr/bin:/bin"}
-	s, err := Compile(p, f, Command{Argv: []string{"true"}})
+	s, err := Compile(p, f, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,5 +161,19 @@ func TestARuntimeWithoutViewsRefuses(t *testing.T) {
 	}
 	if (*Rules)(nil).Refused("any") != nil {
 		t.Error("no rules are refused")
+	}
+}
+
+// TestASandboxThatHasAViewTakesAnyRules: also those that mounts could hold.
+func TestASandboxThatHasAViewTakesAnyRules(t *testing.T) {
+	from := ruledSpec(t, withRules("**/*.md", "view"))
+	for _, rules := range [][]string{nil, {"secret", "none", "src/gen", "read"}, {"**", "write"}, {"**/*.go", "none"}} {
+		to := ruledCommand(t, withRules(rules...), Command{Argv: []string{"true"}, View: true})
+		if err := Changeable(from, to); err != nil {
+			t.Errorf("%q: %v", rules, err)
+		}
+		if to.Rules == nil || len(rules) > 0 && len(to.Rules.Lists[0]) != len(rules)/2 {
+			t.Errorf("%q: the view is told %+v", rules, to.Rules)
+		}
 	}
 }

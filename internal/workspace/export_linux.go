@@ -93,6 +93,7 @@ func (s *Store) ImportLayer(r io.Reader, base string, o ImportOptions) (Codebase
 	if err := b.byContent(); err != nil {
 		return Codebase{}, err
 	}
+	b.share()
 	release, err := s.LockLayers(false)
 	if err != nil {
 		return Codebase{}, err

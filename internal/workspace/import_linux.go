@@ -131,6 +131,9 @@ func (s *Store) importLayer(o ImportOptions, fill func(*building) error) (Codeba
 	if err := b.byContent(); err != nil {
 		return Codebase{}, err
 	}
+	if o.dir == nil { // files of a directory share blocks with that
+		b.share()
+	}
 	release, err := s.LockLayers(false)
 	if err != nil {
 		return Codebase{}, err

@@ -1,14 +1,17 @@
 package workspace
 
 import (
+	"bytes"
 	"crypto/rand"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/bailey-sandbox/bailey/internal/testenv"
+	"github.com/bailey-sandbox/bailey/internal/workspace/archive"
 	"github.com/bailey-sandbox/bailey/internal/workspace/change"
 	"github.com/bailey-sandbox/bailey/internal/workspace/delta"
 )
@@ -57,6 +60,30 @@ func shareBlocks(t *testing.T, dir string) {
 		t.Error(err)
 	}
 	wantShared(t, "import", s.LayerTree(c.Layers[0])+"/file")
+
+	// What comes as a stream is compared with what is there.
+	write(t, source+"/file2", string(content))
+	must(t, os.WriteFile(source+"/file", slices.Repeat([]byte{1}, len(content)), 0o644))
+	streams := make(map[string]*bytes.Buffer)
+	for _, name := range []string{"other", "same"} {
+		imported(t, s, name, source)
+		streams[name] = new(bytes.Buffer)
+		must(t, s.ExportCodebase(streams[name], name, archive.Plain))
+		must(t, s.RemoveCodebase(name))
+		write(t, source+"/file", string(content))
+	}
+	for name, stream := range streams {
+		made, err := s.ImportArchive(stream, ImportOptions{Name: name})
+		must(t, err)
+		tree := s.LayerTree(made.Layers[0])
+		if name == "same" {
+			wantShared(t, "import of an archive", tree+"/file")
+		} else if got, err := os.ReadFile(tree + "/file"); err != nil || !bytes.Equal(got, slices.Repeat([]byte{1}, len(content))) {
+			t.Errorf("a file of the same size is another: %v", err)
+		}
+		must(t, s.RemoveCodebase(name))
+	}
+	must(t, os.Remove(source+"/file2"))
 
 	d, err := s.Start("c", delta.Options{Name: "w", Target: "/w"})
 	must(t, err)

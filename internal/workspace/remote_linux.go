@@ -159,5 +159,6 @@ func (s *Store) pullLayer(ctx context.Context, from blob.Store, digest string, o
 		return ErrDigest
 	}
 	b.layer.ID, b.layer.Digest = contentID(digest), digest
+	b.share()
 	return b.place()
 }

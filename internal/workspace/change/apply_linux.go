@@ -118,6 +118,7 @@ type applying struct {
 	wishes   []wish
 	clashes  []Clash
 	guarded  []string
+	alike    []*record // what the directory has already
 }
 
 func (a *applying) run() error {
@@ -146,15 +147,17 @@ func (a *applying) run() error {
 	if len(a.clashes) > 0 {
 		return &Conflict{a.source.Name(), a.clashes}
 	}
-	if len(a.wishes) == 0 {
-		return nil
-	}
-	j := journalOf(a.delta, a.source)
-	p, err := j.transact(a.wishes)
-	if err == nil {
+	if len(a.wishes) > 0 {
+		p, err := journalOf(a.delta, a.source).transact(a.wishes)
+		if err != nil {
+			return err
+		}
 		a.result.Parted = p.parted(a.wishes)
 	}
-	return err
+	if len(a.alike) == 0 {
+		return nil
+	}
+	return settle(a.delta, a.source, a.alike)
 }
 
 // consider turns a change into a wish, unless others were faster.
@@ -181,6 +184,10 @@ func (a *applying) consider(c *Change) error {
 	why, err := a.clash(c, &before)
 	if err != nil {
 		return err
+	}
+	if why == isAlike {
+		a.alike = append(a.alike, &record{Path: []byte(c.Path)})
+		return nil
 	}
 	if why == "" || a.options.Merge == Refuse {
 		if why != "" {
@@ -227,6 +234,7 @@ const (
 	wasChanged = "was changed"
 	wasRemoved = "was removed"
 	wasMade    = "was made"
+	isAlike    = "is what the workspace has" // so that there is nothing to do
 )
 
 // fill opens the workspace's version.
@@ -366,7 +374,7 @@ func checkPlace(d *delta.Delta, source root) error {
 }
 
 // settle takes down that what was applied is no change any more.
-func settle(d *delta.Delta, source root, p *plan) error {
+func settle(d *delta.Delta, source root, records []*record) error {
 	tops, err := openAll(shownBy(d))
 	defer closeAll(tops)
 	if err != nil {
@@ -376,8 +384,9 @@ func settle(d *delta.Delta, source root, p *plan) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range p.paths() {
-		e := &baseEntry{Path: []byte(name)}
+	for _, r := range records {
+		name := string(r.Path)
+		e := &baseEntry{Path: r.Path}
 		if e.Print, err = printOf(source, name); err != nil {
 			return err
 		}
@@ -397,7 +406,7 @@ func settle(d *delta.Delta, source root, p *plan) error {
 		}
 		b.entries[name] = e
 	}
-	if err := b.refresh(source, p); err != nil {
+	if err := b.refresh(source, records); err != nil {
 		return err
 	}
 	return b.save()
@@ -565,7 +574,7 @@ func (j *journal) finish(p *plan) error {
 
 // close forgets that a plan is under way.
 func (j *journal) close(p *plan) error {
-	if err := settle(j.delta, j.source, p); err != nil {
+	if err := settle(j.delta, j.source, p.Records); err != nil {
 		return err
 	}
 	if err := j.remove("plan"); err != nil {
@@ -945,7 +954,7 @@ func unsettle(d *delta.Delta, source root, p *plan) error {
 		}
 		b.entries[name] = e
 	}
-	if err := b.refresh(source, p); err != nil {
+	if err := b.refresh(source, p.Records); err != nil {
 		return err
 	}
 	return b.save()

@@ -105,7 +105,7 @@ func (w *walker) at(name string, top, bottom level) error {
 }
 
 // sinceImport says what others did in the directory to a path that was not applied
-// before; empty if that is nothing, or the same as the workspace did.
+// before; empty if that is nothing, and isAlike if it is the same as the workspace did.
 func (a *applying) sinceImport(c *Change) (string, error) {
 	if gone, err := a.isWayGone(c); err != nil || gone {
 		return "lies in a directory that was removed", err
@@ -118,11 +118,11 @@ func (a *applying) sinceImport(c *Change) (string, error) {
 	if theirs.there && os.Geteuid() != 0 && int(theirs.st.Uid) != os.Geteuid() {
 		return "belongs to another user", nil
 	}
-	for _, side := range []level{levelOf(a.bottoms[:len(a.delta.Record.Base)]), levelOf(a.tops)} {
-		same, err := a.isThere(c.Path, &theirs, side)
-		if err != nil || same {
-			return "", err
-		}
+	if same, err := a.isThere(c.Path, &theirs, levelOf(a.bottoms[:len(a.delta.Record.Base)])); err != nil || same {
+		return "", err
+	}
+	if same, err := a.isThere(c.Path, &theirs, levelOf(a.tops)); err != nil || same {
+		return isAlike, err
 	}
 	switch {
 	case !theirs.there:

@@ -94,6 +94,27 @@ func TestChangesSinceTheImportAreConflicts(t *testing.T) {
 	}
 }
 
+// TestWhatIsThereAlreadyIsLeftAlone: and does not take the place of what can be undone.
+func TestWhatIsThereAlreadyIsLeftAlone(t *testing.T) {
+	b := newImportedBench(t, "a=1", "b=1", "gone=1")
+	b.write("b=2")
+	b.apply(Options{})
+	b.write("a=2", "new/x=1", "-gone")
+	b.fill(b.source, "a=2", "new/x=1")
+	b.must(os.Remove(b.source + "/gone"))
+	before := state(t, b.source, true)
+	if r := b.apply(Options{}); len(r.Applied) > 0 {
+		t.Errorf("applied: %v", r.Applied)
+	}
+	wantState(t, state(t, b.source, true), before)
+	if got := listOf(b.changes().Changes); got != "" {
+		t.Errorf("left to apply: %q", got)
+	}
+	if u, err := Undo(b.Delta); err != nil || strings.Join(u.Paths, " ") != "b" {
+		t.Errorf("undone: %v, %v", u.Paths, err)
+	}
+}
+
 // TestWhatIsTakenBackAfterApplyIsAChange: it is none of what was imported, but of
 // what the directory is now.
 func TestWhatIsTakenBackAfterApplyIsAChange(t *testing.T) {

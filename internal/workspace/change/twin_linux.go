@@ -70,9 +70,9 @@ func (p *Print) inode() inode { return inode{p.Dev, p.Ino} }
 
 // refresh takes down that files have another number of names, once a plan was done or
 // undone that changed some of these: that is nobody else's change.
-func (b *base) refresh(source root, p *plan) error {
+func (b *base) refresh(source root, records []*record) error {
 	touched := make(map[inode]bool)
-	for _, r := range p.Records {
+	for _, r := range records {
 		if r.Links > 1 {
 			touched[r.inode()] = true
 		}

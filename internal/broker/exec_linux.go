@@ -368,7 +368,9 @@ func (w *worker) performExec(x *examination) {
 		return
 	}
 	if !w.isAsWanted(process, &x.want) {
-		_ = unix.Kill(process, unix.SIGKILL)
+		if err := w.options.User.kill(process, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			panic(err) // never to be let go: it stays stopped, and ends with the thread that traces it
+		}
 		w.report(&x.call, Denial{Op: "exec", Argv: x.want.argv, Why: "another program or other arguments took the place of what was judged"})
 	}
 	detach(process)
@@ -377,7 +379,7 @@ func (w *worker) performExec(x *examination) {
 // seize attaches to a thread, and makes it stop once it is back from the call,
 // whether that went well or not.
 func seize(pid int) error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, unix.PTRACE_O_TRACEEXEC, 0, 0)
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, unix.PTRACE_O_TRACEEXEC|unix.PTRACE_O_EXITKILL, 0, 0)
 	if errno != 0 {
 		return errno
 	}

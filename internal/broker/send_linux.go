@@ -497,7 +497,7 @@ func (s *sending) reply() {
 	default:
 		r.errno = -int32(s.errno)
 		if s.errno == unix.EPIPE && s.kind.kind == unix.SOCK_STREAM && s.flags&unix.MSG_NOSIGNAL == 0 {
-			_ = unix.Tgkill(processOf(&s.call), int(s.call.pid), unix.SIGPIPE)
+			s.w.options.User.act(func() { _ = unix.Tgkill(processOf(&s.call), int(s.call.pid), unix.SIGPIPE) })
 		}
 	}
 	s.w.listener.send(&r)

@@ -70,6 +70,13 @@ func (u *User) act(perform func()) {
 	perform()
 }
 
+// kill sends a signal to a process of the user's, which root without capabilities may do only
+// where that has a user namespace of its own.
+func (u *User) kill(pid int, sig unix.Signal) (err error) {
+	u.act(func() { err = unix.Kill(pid, sig) })
+	return err
+}
+
 // apart has something done that is not for the user, such as to write to a log of this
 // process's own, by another thread, and waits for it.
 func (u *User) apart(do func()) {

@@ -3,6 +3,7 @@ package docker
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -130,7 +131,7 @@ func (k *checker) nothingElse() {
 	k.wants(len(h.Devices) == len(k.plan.host.Devices) && (len(h.Devices) == 0 || reflect.DeepEqual(h.Devices, k.plan.host.Devices)), "Devices", "must be the Spec's")
 	k.wants(len(h.DeviceCgroupRules) == 0, "DeviceCgroupRules", "must be empty")
 	k.wants(len(h.DeviceRequests) == 0, "DeviceRequests", "must be empty")
-	k.wants(len(h.Sysctls) == 0, "Sysctls", "must be empty")
+	k.wants(maps.Equal(h.Sysctls, k.plan.host.Sysctls), "Sysctls", "must be as asked for")
 	k.wants(len(h.Annotations) == 0, "Annotations", "must be empty: runtimes take options from them")
 	k.wants(len(h.PortBindings) == 0 && !h.PublishAllPorts, "PortBindings", "must be empty")
 	k.wants(len(h.Links) == 0 && len(h.ExtraHosts) == 0, "Links", "must be empty")

@@ -138,6 +138,10 @@ func hostConfig(s *spec.Spec, bundle *specs.Spec, runtime string) (*container.Ho
 		Init:           &no,
 	}
 	h.Resources = resources(bundle)
+	if s.Network.IsOwn() && runtime == runc {
+		// Engines let everybody in a container send ICMP, for which there are other sockets.
+		h.Sysctls = map[string]string{"net.ipv4.ping_group_range": "1 0"}
+	}
 	return h, nil
 }
 

@@ -3,6 +3,7 @@ package escape
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,28 +24,77 @@ var withBubblewrap = []string{
 }
 
 // withContainers are the attacks that meet a wall which only the broker or Landlock holds
-// in a container, or which the container itself is.
-var withContainers = []string{
-	"TestProtectedNameDoesNotComeIntoBeing", "TestProtectedNameDoesNotComeIntoBeingWithReadPatterns", "TestNoNodeAndNoOwnersProgramIsLeft",
-	"TestDeniedPatternIsNotRacedAround", "TestFileOfADeniedPatternIsNotRemovedOrMarked", "TestNameOfADeniedPatternDoesNotComeIntoBeing", "TestBrokerDoesNotLendItsRights",
-	"TestOwnSocketIsReached", "TestArgumentsThatChangeAreNotExecuted", "TestDeniedPathIsNotRead",
-	"TestKernelInterfacesAreClosed", "TestNoNewNamespaces", "TestMountsAreNotChanged", "TestDeviceNodesAreNeitherMadeNorOpened", "TestFilesAreNotOpenedByHandle",
-	"TestAbstractSocketsOfTheHostAreOutOfReach", "TestProcessesOutsideCannotBeInspected", "TestGrantedDirectoryIsWritten",
-	"TestMachineIsNotConfigured", "TestPathnameSocketsOfTheHostAreOutOfReach",
+// in a container, or which the container itself is. What containers of every kind are
+// asked in an ordinary run comes first.
+var (
+	inShort = []string{
+		"TestKernelInterfacesAreClosed", "TestNoNewNamespaces", "TestMountsAreNotChanged", "TestFilesAreNotOpenedByHandle", "TestNoNodeAndNoOwnersProgramIsLeft",
+		"TestAbstractSocketsOfTheHostAreOutOfReach", "TestFileCapabilitiesGainNothing", "TestGrantedDirectoryIsWritten",
+	}
+	withContainers = append([]string{
+		"TestProtectedNameDoesNotComeIntoBeing", "TestProtectedNameDoesNotComeIntoBeingWithReadPatterns",
+		"TestDeniedPatternIsNotRacedAround", "TestFileOfADeniedPatternIsNotRemovedOrMarked", "TestNameOfADeniedPatternDoesNotComeIntoBeing", "TestBrokerDoesNotLendItsRights",
+		"TestOwnSocketIsReached", "TestArgumentsThatChangeAreNotExecuted", "TestDeniedPathIsNotRead", "TestDeviceNodesAreNeitherMadeNorOpened",
+		"TestProcessesOutsideCannotBeInspected", "TestMachineIsNotConfigured", "TestPathnameSocketsOfTheHostAreOutOfReach",
+	}, inShort...)
+)
+
+// withContainersAtLength are the attacks that every container is tried with in a long run.
+var withContainersAtLength = []string{
+	"TestCallsOf32BitProgramsAreRefused", "TestSetuidProgramGainsNothing", "TestNoSetuidProgramIsLeftBehind", "TestHostIsNotReachedByAddress",
+	"TestSharedDirectoriesOfTheHostAreOutOfReach", "TestRootOnlyFilesOfTheSystemAreNotRead", "TestSignalsDoNotReachTheHost", "TestPathnameSocketsOfTheHostAreOutOfReach",
+	"TestPolicyOfTheRepositoryGrantsNothing", "TestPolicyWrittenInsideGrantsNothingNextTime", "TestLinkInAPolicyIsNotFollowedElsewhere", "TestDenialThroughALinkHoldsNextTime",
+	"TestRelativeDenialHoldsWhereverTheCommandStarts", "TestProtectedFileIsNotWritten", "TestBaileysOwnFilesAreNotWritten", "TestSecretsOfTheHomeAreNotRead",
+	"TestDeniedPathIsNotRead", "TestNothingIsWrittenOutsideTheGrant", "TestSystemFilesAreNotWritten",
 }
 
+// withBrokersAtLength are those for the containers that have a broker.
+var withBrokersAtLength = []string{
+	"TestProgramOfADeniedPatternIsNotMapped", "TestLinkInTheWayToAProtectedNameIsNotMade", "TestProtectedNameBehindALinkOfTheHostDoesNotComeIntoBeing",
+	"TestProtectedNameIsNotRacedIn", "TestFileOfADeniedPatternIsNotRead", "TestFileOfADeniedPatternIsNotWritten", "TestSocketOfTheHostInTheProjectIsNotReached",
+	"TestNoOtherSocketGetsTheNameOfAnAllowedOne", "TestAllowedSocketMayBeMadeAnew", "TestDeniedCommandIsNotRun", "TestAnyThreadCanExecute",
+	"TestOtherSocketFamiliesDoNotExist", "TestRenamedParentStaysProtected", "TestExchangedPathStaysProtected", "TestHardLinkMadeBeforeIsRefused",
+	"TestProjectBecomesNoRepositoryOfTheCommand",
+}
+
+// withGates are those that ask the network gate. An engine is not in the world in which
+// they are made, and gVisor has a gate at a socket only.
+var withGates = []string{
+	"TestNoPacketLeavesByAddress", "TestDeniedNameReachesNoNameServer", "TestEgressSocketLetsOutWhatIsGrantedOnly", "TestWayToTheGateCannotBeChanged",
+	"TestOtherFamiliesDoNotExistBesideAGate", "TestWildcardCarriesQuestionsForAddressesOnly", "TestUnixSocketsOfTheHostAreOutOfReachBesideAGate",
+	"TestGrantedNameLeadsToNoInsider", "TestNameThatChangesItsAddressLeadsToNoInsider", "TestTrickedNameLeadsNowhere",
+	"TestOtherMethodsPathsAndPortsAreNotGranted", "TestNoRequestHidesBehindAnother", "TestOneConnectionLeadsToOneHost", "TestHTTP2ConnectionServesNoOtherHost",
+	"TestCredentialReachesItsHostOnly",
+}
+
+// The attacks that are not tried where they would succeed without reaching anything of the
+// host are those on devices, processes and sockets that are gVisor's own.
 func TestAttacksFailWithOtherRuntimesToo(t *testing.T) {
 	if os.Getenv(runtimeVariable) != "" {
 		return // this is that run
 	}
 	testenv.Requires(t, testenv.NoRace, testenv.UserNamespaces, testenv.Landlock(1))
 	for _, other := range []struct {
-		runtime string
-		attacks []string
-	}{{"bwrap", withBubblewrap}, {"crun", withContainers}} {
+		runtime, program string
+		attacks          []string
+		atLength         [][]string
+	}{
+		{"bwrap", "bwrap", withBubblewrap, nil},
+		{"crun", "crun", append(withGates[:4:4], withContainers...), [][]string{withContainersAtLength, withBrokersAtLength, withGates}},
+		{"runc", "runc", inShort, [][]string{withContainers, withContainersAtLength, withBrokersAtLength, withGates}},
+		{"gvisor", "runsc", inShort[:4], [][]string{inShort, withContainersAtLength, {"TestEgressSocketLetsOutWhatIsGrantedOnly", "TestX32CallsDoNotExist"}}},
+		{"docker", "dockerd", append(inShort[:4:4], "TestArgumentsThatChangeAreNotExecuted"), [][]string{withContainers, withContainersAtLength, withBrokersAtLength}},
+	} {
 		t.Run(other.runtime, func(t *testing.T) {
-			testenv.Requires(t, testenv.Program(other.runtime))
-			attackWith(t, other.runtime, other.attacks)
+			testenv.Requires(t, testenv.Program(other.program))
+			if other.runtime == "docker" {
+				t.Setenv("DOCKER_HOST", testenv.Dockerd(t))
+			}
+			attacks := other.attacks
+			for _, more := range other.atLength[:testenv.Count(0, len(other.atLength))] {
+				attacks = append(attacks[:len(attacks):len(attacks)], more...)
+			}
+			attackWith(t, other.runtime, attacks)
 		})
 	}
 }
@@ -55,7 +105,8 @@ func attackWith(t *testing.T, runtime string, attacks []string) {
 	self, err := os.Executable()
 	must(t, err)
 	c := exec.Command(self, "-test.v", "-test.run", "^("+strings.Join(attacks, "|")+")$")
-	c.Env = append(os.Environ(), runtimeVariable+"="+runtime)
+	// Each attack as often as in an ordinary run: it is the runtimes that are many.
+	c.Env = append(os.Environ(), "BAILEY_LONG=", runtimeVariable+"="+runtime, testenv.BinaryDirVariable+"="+filepath.Dir(testenv.Binary(t, "bailey")))
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -176,8 +176,8 @@ var invariants = []Invariant{
 			"container": "a guard is process 1 of a namespace around the runtime and everything it started; it dies with its parent",
 			"gvisor":    "a guard is process 1 of a namespace around gVisor and everything it started; it dies with its parent",
 			"docker": "the container is the engine's: a guard, a process of its own, removes it when the command ends and when `bailey` is gone, and `bailey` does if the guard is killed; " +
-				"if both are, the next start does",
-			"docker+runsc": "as with docker",
+				"if both are, its first process ends, which holds a connection to the guard",
+			"docker+runsc": "as with docker, but if both are killed, the next start removes the container",
 		},
 		Tests: []string{
 			"escape.TestDaemonDoesNotOutliveTheSandbox", "escape.TestDaemonDiesWithItsLauncher", "sandbox/oci.TestNothingOutlivesAKilledKeeper", "sandbox/oci.TestAPooledCommandEndsWithItsClient", "sandbox/oci.TestGroupsOfAKilledOwnerAreSwept", "sandbox/docker.TestContainersOfAnEngine",

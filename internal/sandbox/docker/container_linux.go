@@ -20,7 +20,7 @@ const (
 	orderPath  = "/.bailey-order"
 	statusPath = "/.bailey-status"
 	doorPath   = "/.bailey-door"  // a socket, by which the listener of its filter goes out
-	leavePath  = "/.bailey-leave" // a socket, by which it is told that it may start the command
+	leavePath  = "/.bailey-leave" // a socket, by which it is told that it may start the command and go on
 )
 
 // Labels by which containers and images of Bailey's are known.
@@ -89,7 +89,7 @@ func planFor(s *spec.Spec, dir, runtime, owner string, tty bool) (*plan, error) 
 	if hasDoor(s, kind) {
 		p.add(oci.Door(dir), doorPath, "ro", "nosuid", "nodev", "noexec")
 	}
-	if waits(s) {
+	if hasLeave(kind) {
 		p.add(oci.Leave(dir), leavePath, "ro", "nosuid", "nodev", "noexec")
 	}
 	return p, nil
@@ -105,6 +105,10 @@ func kindOf(runtime string) string {
 
 // hasDoor says whether the command of a Spec has a filter with a listener.
 func hasDoor(s *spec.Spec, kind string) bool { return s.Broker != nil && oci.HasWalls(kind) }
+
+// hasLeave says whether the first process waits for leave, and ends with whoever gave it. From
+// gVisor a socket outside is reached only where the engine is configured so.
+func hasLeave(kind string) bool { return kind != oci.Gvisor }
 
 // waits says whether something has to be made in the container before the command starts.
 func waits(s *spec.Spec) bool { return oci.PortsOf(s) != nil || oci.LinksOf(s) != nil }

@@ -12,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
@@ -257,11 +259,13 @@ func killGuard(p *place) {
 	p.wantNothingLeft()
 }
 
-// killBoth: what is left when both are killed is removed by the next start.
+// killBoth: the container ends when both are killed, and what else is left is removed by the
+// next start.
 func killBoth(p *place) {
 	c := p.command("sh", "-c", "echo ready; sleep 1000")
 	p.wait(c)
 	pid := p.guardOf(c)
+	removed := p.removal()
 	guard, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		p.Fatal(err)
@@ -278,11 +282,37 @@ func killBoth(p *place) {
 	}
 	_ = c.Wait()
 	p.ended(guard)
-	if containers, stages := p.left(); len(containers) == 0 || len(stages) == 0 {
-		p.Errorf("control: containers %q, stages %q, so there is nothing to remove", containers, stages)
+	if stages := p.stagesOf(); len(stages) == 0 {
+		p.Error("control: there is no stage, so there is nothing to remove")
 	}
+	removed()
 	p.output("true")
 	p.wantNothingLeft()
+}
+
+// removal returns what waits until the only container of the engine is gone.
+func (p *place) removal() (wait func()) {
+	p.Helper()
+	api, err := client.New(client.WithHost(p.engine))
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { _ = api.Close() })
+	list, err := api.ContainerList(p.Context(), client.ContainerListOptions{})
+	if err != nil || len(list.Items) != 1 {
+		p.Fatalf("containers %v (%v), want one", list.Items, err)
+	}
+	gone := api.ContainerWait(p.Context(), list.Items[0].ID, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
+	return func() {
+		p.Helper()
+		select {
+		case <-gone.Result:
+		case err := <-gone.Error:
+			p.Error(err)
+		case <-time.After(patience):
+			p.Error("the container runs on")
+		}
+	}
 }
 
 func environment(p *place) {

@@ -103,7 +103,7 @@ type keeper struct {
 	streams *streams
 	ended   client.ContainerWaitResult
 	door    int // the socket by which a listener comes, or 0
-	leave   int // the socket by which the first process is let go on, or 0
+	leave   int // the socket by which the first process has leave to run, or 0
 	used    limits.Usage
 }
 
@@ -187,7 +187,7 @@ func (g *keeper) furnish() error {
 		return err
 	}
 	o.First.Door = doorPath
-	if waits(&g.Spec) {
+	if hasLeave(kindOf(g.Runtime)) {
 		o.Leave = leavePath
 	}
 	if err := g.plan.furnish(g.dir, wire.Append(nil, o)); err != nil {
@@ -206,7 +206,7 @@ func (g *keeper) furnish() error {
 			return err
 		}
 	}
-	if waits(&g.Spec) {
+	if hasLeave(kindOf(g.Runtime)) {
 		if g.leave, err = oci.ListenForLeave(g.dir); err != nil {
 			return err
 		}
@@ -248,13 +248,18 @@ func (g *keeper) start(ctx context.Context) error {
 	if _, err := g.api.ContainerStart(ctx, g.id, client.ContainerStartOptions{}); err != nil {
 		return fmt.Errorf("start the container: %w", err)
 	}
+	if waits(&g.Spec) {
+		if err := g.arrange(ctx); err != nil {
+			return err
+		}
+	}
 	if g.leave > 0 {
-		return g.arrange(ctx)
+		go func() { _ = oci.GiveLeave(g.leave) }() // it may have ended, and never ask
 	}
 	return nil
 }
 
-// arrange makes what has to be made in the container, and lets the first process go on.
+// arrange makes what has to be made in the container before the first process goes on.
 func (g *keeper) arrange(ctx context.Context) error {
 	pidfd, err := g.openFirst(ctx)
 	if err != nil || pidfd < 0 {
@@ -271,7 +276,6 @@ func (g *keeper) arrange(ctx context.Context) error {
 			return err
 		}
 	}
-	go func() { _ = oci.GiveLeave(g.leave) }() // it may have ended, and never ask
 	return nil
 }
 

@@ -25,7 +25,8 @@ type firstOrder struct {
 	// which knows nothing of the host's options.
 	Mounts []expected
 	Second bool
-	// Leave, if not empty, is the socket by which it is told that it may start the command.
+	// Leave, if not empty, is the socket by which it is told that it may start the command, and
+	// with whose other end it ends.
 	Leave string
 }
 

@@ -51,7 +51,7 @@ func Door(dir string) string { return filepath.Join(dir, sourceName, doorName) }
 func ListenAtDoor(dir string) (int, error) { return listen(dir, doorName) }
 
 // leaveName is, among the sources, the socket by which the first process is told that it may
-// start the command.
+// start the command, and that it may go on.
 const leaveName = "leave"
 
 // Leave is where that is in a directory that was furnished.
@@ -60,40 +60,63 @@ func Leave(dir string) string { return filepath.Join(dir, sourceName, leaveName)
 // ListenForLeave makes it.
 func ListenForLeave(dir string) (int, error) { return listen(dir, leaveName) }
 
-// GiveLeave lets the first process go on, which has connected to the socket or will. Nobody
-// else is let in.
+// GiveLeave lets the first process go on, which has connected to the socket or will, for as
+// long as this process lives. Nobody else is let in.
 func GiveLeave(socket int) error {
 	defer func() { _ = unix.Close(socket) }()
 	conn, _, err := unix.Accept4(socket, unix.SOCK_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("accept", err)
 	}
-	AnswerDoor(conn)
+	_, _ = unix.Write(conn, []byte{1}) // it may be gone
+	return nil                         // the kernel closes the connection when this process ends, however it does
+}
+
+// AwaitLeave waits for that, by the socket as it is shown inside. When whoever gave leave is
+// gone, this process ends, and with it its whole process namespace.
+func AwaitLeave(at string) error {
+	conn, err := ask(at, nil, "nobody gave leave to start the command")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(conn) }()
+	// Above the descriptors that RunFirst arranges.
+	high, err := unix.FcntlInt(uintptr(conn), unix.F_DUPFD_CLOEXEC, statusFD+1)
+	if err == nil {
+		err = unix.SetNonblock(high, true) // or the wait would be a thread, which limits count
+	}
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	f := os.NewFile(uintptr(high), at)
+	go func() {
+		_, _ = f.Read(make([]byte, 1)) // nothing more is said
+		os.Exit(1)                     //nolint:forbidigo // the kernel ends everything inside with it, and nobody is left to tell
+	}()
 	return nil
 }
 
-// AwaitLeave waits for that, by the socket as it is shown inside.
-func AwaitLeave(at string) error { return ask(at, nil, "nobody gave leave to start the command") }
-
-// ask sends something to a socket outside, or nothing, and waits for the answer.
-func ask(at string, rights []byte, unanswered string) error {
+// ask sends something to a socket outside, or nothing, waits for the answer, and returns the
+// connection.
+func ask(at string, rights []byte, unanswered string) (int, error) {
 	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return os.NewSyscallError("socket", err)
+		return -1, os.NewSyscallError("socket", err)
 	}
-	defer func() { _ = unix.Close(conn) }()
-	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: at}); err != nil {
-		return os.NewSyscallError("connect", err)
+	err = os.NewSyscallError("connect", unix.Connect(conn, &unix.SockaddrUnix{Name: at}))
+	if err == nil && rights != nil {
+		err = os.NewSyscallError("sendmsg", unix.Sendmsg(conn, []byte{1}, rights, nil, unix.MSG_NOSIGNAL))
 	}
-	if rights != nil {
-		if err := unix.Sendmsg(conn, []byte{1}, rights, nil, unix.MSG_NOSIGNAL); err != nil {
-			return os.NewSyscallError("sendmsg", err)
+	if err == nil {
+		if n, _, failed := Receive(conn, make([]byte, 1), nil); failed != nil || n == 0 {
+			err = errors.New(unanswered)
 		}
 	}
-	if n, _, err := Receive(conn, make([]byte, 1), nil); err != nil || n == 0 {
-		return errors.New(unanswered)
+	if err != nil {
+		_ = unix.Close(conn)
+		return -1, err
 	}
-	return nil
+	return conn, nil
 }
 
 // WallsOf are the walls that a command under a runtime puts up around itself, or nil.
@@ -127,7 +150,11 @@ func AnswerDoor(conn int) {
 // command's end will be told.
 func sendThroughDoor(door string, fd int) error {
 	defer func() { _ = unix.Close(fd) }()
-	return ask(door, unix.UnixRights(fd), "nobody attends to the listener")
+	conn, err := ask(door, unix.UnixRights(fd), "nobody attends to the listener")
+	if err == nil {
+		_ = unix.Close(conn)
+	}
+	return err
 }
 
 // First is a command for RunFirst.

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -45,6 +46,16 @@ type plan struct {
 	// entries are the links of the root directory, and directories in it that nothing
 	// is mounted on.
 	entries []spec.Mount
+	// copies are files on the stage that stand where the engine would have its own.
+	copies []copied
+	// below are what is mounted below the /sys of the stage, if there is one.
+	below []spec.Mount
+}
+
+// copied is a file on the stage with what is shown of the host, or nothing.
+type copied struct {
+	path string
+	from string // or empty
 }
 
 // restriction is a path on the stage and the mount options it gets there.
@@ -80,7 +91,11 @@ func planFor(s *spec.Spec, dir, runtime, owner string, tty bool) (*plan, error) 
 	if p.host, err = hostConfig(s, bundle, runtime); err != nil {
 		return nil, err
 	}
+	if kind != oci.Gvisor && !shows(bundle, "/sys") {
+		p.addSystem(s, dir)
+	}
 	p.addMounts(s, bundle.Mounts)
+	p.addOwnFiles(s, dir)
 	for _, link := range oci.LinksOf(s) {
 		p.mounts = append(p.mounts, expected{Path: link, Options: []string{"ro", "nosuid", "nodev"}})
 	}
@@ -136,7 +151,7 @@ func hostConfig(s *spec.Spec, bundle *specs.Spec, runtime string) (*container.Ho
 		AutoRemove:     true,
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		LogConfig:      container.LogConfig{Type: "none"},
-		MaskedPaths:    maskedPaths(bundle),
+		MaskedPaths:    maskedPaths(bundle, runtime),
 		ReadonlyPaths:  bundle.Linux.ReadonlyPaths,
 		Tmpfs:          map[string]string{},
 		Init:           &no,
@@ -156,13 +171,83 @@ func networkMode(s *spec.Spec) container.NetworkMode {
 	return "host"
 }
 
-// maskedPaths are the bundle's, and all of /sys, which a bundle has only if it is granted.
-func maskedPaths(bundle *specs.Spec) []string {
-	if slices.ContainsFunc(bundle.Mounts, func(m specs.Mount) bool { return m.Destination == "/sys" }) {
+// maskedPaths are the bundle's, and with gVisor, which has a /sys in any case, all of that
+// unless it is granted.
+func maskedPaths(bundle *specs.Spec, runtime string) []string {
+	if shows(bundle, "/sys") {
 		return slices.Clone(bundle.Linux.MaskedPaths)
 	}
 	paths := slices.DeleteFunc(slices.Clone(bundle.Linux.MaskedPaths), func(p string) bool { return spec.Covers("/sys", p) })
-	return append(paths, "/sys")
+	if runtime == runsc {
+		paths = append(paths, "/sys")
+	}
+	return paths
+}
+
+func shows(bundle *specs.Spec, target string) bool {
+	return slices.ContainsFunc(bundle.Mounts, func(m specs.Mount) bool { return m.Destination == target })
+}
+
+// addSystem mounts a directory on /sys, in the place of the engine's, with nothing in it but
+// what is granted below.
+func (p *plan) addSystem(s *spec.Spec, dir string) {
+	p.add(filepath.Join(dir, "sys"), "/sys", "ro", "nosuid", "nodev", "noexec")
+	for i := range s.Mounts {
+		if spec.Covers("/sys", s.Mounts[i].Target) {
+			p.below = append(p.below, s.Mounts[i])
+		}
+	}
+}
+
+// addOwnFiles has what a Spec shows where an engine would show files of its own: a copy of
+// what is granted, or an empty file. One that is granted by itself is a mount like others.
+func (p *plan) addOwnFiles(s *spec.Spec, dir string) {
+	for _, file := range engineFiles {
+		if in := around(s, file); in != nil && in.Target == file {
+			continue
+		}
+		c := copied{path: filepath.Join(dir, filepath.Base(file)), from: sourceOf(s, file)}
+		p.copies = append(p.copies, c)
+		p.add(c.path, file, "ro", "nosuid", "nodev", "noexec")
+	}
+}
+
+// around is the mount of a Spec in which a path is seen, or nil.
+func around(s *spec.Spec, path string) (in *spec.Mount) {
+	for i := range s.Mounts { // the last stands in all before it
+		if spec.Covers(s.Mounts[i].Target, path) {
+			in = &s.Mounts[i]
+		}
+	}
+	return in
+}
+
+// sourceOf is the file of the host that a Spec shows at a path, through as many links as
+// there may be, or empty.
+func sourceOf(s *spec.Spec, path string) string {
+	for range 40 {
+		in := around(s, path)
+		if in == nil || in.Kind != spec.Bind {
+			return ""
+		}
+		source := filepath.Join(in.Source, strings.TrimPrefix(path, in.Target))
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(source)); err != nil || dir != filepath.Dir(source) {
+			if err != nil || in.Source != in.Target {
+				return "" // links in another root directory lead elsewhere
+			}
+			path = filepath.Join(dir, filepath.Base(source))
+			continue
+		}
+		link, err := os.Readlink(source)
+		if err != nil {
+			return source
+		}
+		if !filepath.IsAbs(link) {
+			link = filepath.Join(filepath.Dir(path), link)
+		}
+		path = filepath.Clean(link)
+	}
+	return ""
 }
 
 func resources(bundle *specs.Spec) container.Resources {

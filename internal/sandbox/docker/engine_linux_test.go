@@ -177,6 +177,7 @@ func TestContainersOfAnEngine(t *testing.T) {
 		"the environment is exactly that": environment,
 		"links are not followed":          links,
 		"the root directory":              rootDirectory,
+		"files that engines have, too":    engineOwn,
 		"the root directory of another":   otherRoot,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -364,6 +365,30 @@ func rootDirectory(p *place) {
 	got := p.output("sh", "-c", "ls -d /run /sys/* 2>&1; touch /x 2>&1; readlink /bin; true")
 	if !strings.HasPrefix(got, "/run\n") && !strings.Contains(got, "\n/run\n") || strings.Contains(got, "/sys/kernel") || !strings.Contains(got, "Read-only") {
 		p.Errorf("got %q", got)
+	}
+}
+
+// engineOwn: where an engine has files of its own, the host's are seen.
+func engineOwn(p *place) {
+	const files = "/etc/hosts /etc/hostname /etc/resolv.conf /sys/devices/system/cpu/possible"
+	var want []byte
+	for _, file := range strings.Fields(files) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			testenv.Requires(p, testenv.File(file))
+		}
+		want = append(want, text...)
+	}
+	if got := p.output("sh", "-c", "cat "+files); got != string(want) {
+		p.Errorf("got %q, want %q", got, want)
+	}
+	if got := p.output("sh", "-c", "ls /sys; echo x >>/etc/hosts || echo refused"); got != "devices\nrefused\n" {
+		p.Errorf("got %q", got)
+	}
+	c := exec.Command(p.bailey, "-q", "--runtime", Docker, "--policy", `{"filesystem": {"protectMissing": false, "denyRead": ["/etc/hosts"]}}`, "--", "cat", "/etc/hosts")
+	c.Dir, c.Env = p.project, append(os.Environ(), "DOCKER_HOST="+p.engine)
+	if out, err := c.Output(); err == nil || len(out) > 0 {
+		p.Errorf("what is denied is seen: %q (%v)", out, err)
 	}
 }
 

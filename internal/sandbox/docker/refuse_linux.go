@@ -98,16 +98,11 @@ func (e *Engine) devices(s *spec.Spec) (reasons []*spec.Unsupported) {
 	return reasons
 }
 
-// ownFiles: an engine mounts files of its own on some names, and cannot where what is shown
+// ownFiles: an engine mounts files on some names in any case, and cannot where what is shown
 // there lacks them.
 func (e *Engine) ownFiles(s *spec.Spec) (reasons []*spec.Unsupported) {
 	for _, file := range engineFiles {
-		var in *spec.Mount
-		for i := range s.Mounts { // the last stands in all before it
-			if spec.Covers(s.Mounts[i].Target, file) {
-				in = &s.Mounts[i]
-			}
-		}
+		in := around(s, file)
 		if in == nil || in.Kind != spec.Bind || in.Target == file {
 			continue
 		}
@@ -116,7 +111,7 @@ func (e *Engine) ownFiles(s *spec.Spec) (reasons []*spec.Unsupported) {
 			continue
 		}
 		key, value, _ := strings.Cut(in.Why, " ")
-		u := engine.Refuse(e.name, key, value, "mounts a file of the engine's on "+file+", which is missing there")
+		u := engine.Refuse(e.name, key, value, "mounts a file on "+file+", which is missing there")
 		switch {
 		case s.Image != nil && s.Image.ID != "":
 			u.Key, u.Value, u.Fix = "--image", s.Image.Name, "use another image, or --runtime native or runc"

@@ -3,6 +3,7 @@ package docker
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -133,11 +134,79 @@ func (p *plan) furnish(dir string, order []byte) error {
 	if err := os.WriteFile(filepath.Join(dir, "order"), order, 0o444); err != nil {
 		return err
 	}
+	for _, c := range p.copies {
+		if err := c.make(); err != nil {
+			return err
+		}
+	}
+	if err := p.furnishSystem(dir); err != nil {
+		return err
+	}
 	status := filepath.Join(dir, "status")
 	if err := os.WriteFile(status, nil, 0o600); err != nil {
 		return err
 	}
 	return os.Chown(status, int(identity.UID), int(identity.GID))
+}
+
+// furnishSystem makes a /sys in which there is room for what is mounted there.
+func (p *plan) furnishSystem(dir string) error {
+	for _, m := range p.below {
+		at := filepath.Join(dir, m.Target)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			return err
+		}
+		err := os.Mkdir(at, 0o755)
+		if m.File {
+			err = os.WriteFile(at, nil, 0o444)
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return os.MkdirAll(filepath.Join(dir, "sys"), 0o755)
+}
+
+// make copies the file, with its owner as a mount would show it. What is missing, or no file, is
+// empty. No link is followed: it may have become one by now.
+func (c *copied) make() error {
+	to, err := os.OpenFile(c.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil || c.from == "" {
+		return errors.Join(err, to.Close())
+	}
+	defer to.Close()
+	how := &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, c.from, how)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: c.from, Err: err}
+	}
+	from := os.NewFile(uintptr(fd), c.from)
+	defer from.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return os.NewSyscallError("stat", err)
+	}
+	if _, err := io.Copy(to, io.LimitReader(from, copiedSize)); err != nil {
+		return err
+	}
+	return errors.Join(to.Chown(exchanged(st.Uid), exchanged(st.Gid)), to.Chmod(os.FileMode(st.Mode).Perm()))
+}
+
+// copiedSize is more than such a file has.
+const copiedSize = 1 << 20
+
+// exchanged is an owner as mounts show it: what is root's is the command's.
+func exchanged(id uint32) int {
+	switch id {
+	case 0:
+		return oci.Guest
+	case oci.Guest:
+		return 0
+	}
+	return int(id)
 }
 
 // narrow gives everything on a stage its options.

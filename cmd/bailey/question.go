@@ -341,11 +341,14 @@ func firstRule(layer []spec.PathRule, path string, says func(*spec.PathRule) spe
 	return nil
 }
 
-// whereIs returns the place of a rule that is named by its key and its entry.
+// whereIs returns the place of a rule that is named by its key and its entry: in a file or a
+// preset, of which the default one is the only one that has no places at a start.
 func whereIs(rule string, origins policy.Origins) string {
 	key, entry, _ := strings.Cut(rule, " ")
-	if pos, ok := origins[policy.Origin{Key: key, Entry: entry}]; ok {
-		return pos.String()
+	for _, said := range []func() policy.Origins{func() policy.Origins { return origins }, policy.DefaultOrigins} {
+		if pos, ok := said()[policy.Origin{Key: key, Entry: entry}]; ok {
+			return pos.String()
+		}
 	}
 	return ""
 }

@@ -9,7 +9,13 @@ import (
 	"testing"
 
 	"github.com/bailey-sandbox/bailey/internal/gate/finding"
+	"github.com/bailey-sandbox/bailey/internal/policy"
 )
+
+// byDefault is the place of an entry in the preset default.
+func byDefault(key, entry string) string {
+	return policy.DefaultOrigins()[policy.Origin{Key: key, Entry: entry}].String()
+}
 
 func TestExplainAnswersAboutOneThing(t *testing.T) {
 	b := newBench(t)
@@ -55,14 +61,14 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 		{"path .vscode/settings.json", true, "can be read, and neither written nor made", "protected name", "", "--allow-write " + filepath.Join(b.dir, ".vscode")},
 		{"path ~/other", false, "does not exist inside; what is written there is forgotten", "private home", "", "--allow-read "},
 		{"path /srv/other", false, "does not exist inside", "no rule grants it", "", "make it, then --allow-read /srv/other"},
-		{"path file", true, "can be read and written", "filesystem.allowWrite .", "", ""},
+		{"path file", true, "can be read and written", "filesystem.allowWrite .", byDefault("filesystem.allowWrite", "."), ""},
 		{"path src/file", true, "can be read", "filesystem.denyWrite src", at("2:99"), "remove filesystem.denyWrite src"},
 		{"path deep/key.pem", false, "cannot be read", "filesystem.denyRead **/*.pem", at("2:56"), "remove filesystem.denyRead **/*.pem"},
 		{"path .git/hooks", true, "can be read, and neither written nor made", "protected .git", "", ""},
-		{"path /usr/bin", true, "can be read", "filesystem.allowRead /usr", "", "--allow-write"},
+		{"path /usr/bin", true, "can be read", "filesystem.allowRead /usr", "default:5:7", "--allow-write"},
 		{"path /proc/cpuinfo", true, "can be read", "the sandbox has a /proc of its own", "", ""},
 		{"path /proc/1/environ", false, "cannot be read", "process 1 is Bailey's own", "", ""},
-		{"path /etc/shadow", false, shadow, "filesystem.denyRead /etc/shadow", "", `{"denyRead": ["!/etc/shadow"]}`},
+		{"path /etc/shadow", false, shadow, "filesystem.denyRead /etc/shadow", byDefault("filesystem.denyRead", "/etc/shadow"), `{"denyRead": ["!/etc/shadow"]}`},
 		{"path /etc/nothing", false, "cannot be read", "filesystem.denyRead /etc/nothing", at("2:68"), ""},
 		{"path /dev/null", true, "can be read and written", "the sandbox has a /dev of its own", "", ""},
 		{"path /dev/shm/x", false, "does not exist inside; what is written there is forgotten", "the sandbox has a /dev of its own", "", "--allow-read "},
@@ -114,13 +120,13 @@ func TestExplainAnswersAboutOneThing(t *testing.T) {
 
 func TestExplainTellsQuestionsFromCommands(t *testing.T) {
 	b := newBench(t)
-	b.run("-q", "explain", "path", "/usr").want(t, 0, "/usr can be read\n  by  filesystem.allowRead /usr\n  to write it: --allow-write /usr\n", "")
+	b.run("-q", "explain", "path", "/usr").want(t, 0, "/usr can be read\n  by  filesystem.allowRead /usr\n  at  default:5:7\n  to write it: --allow-write /usr\n", "")
 	b.run("-q", "explain", "host", "example.com:443").want(t, 0,
 		"example.com:443 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowedDomains\": [\"example.com\"]}\n", "")
 	b.run("-q", "explain", "host", "localhost:5432").want(t, 0,
 		"localhost:5432 cannot be reached\n  by  the network is closed\n  to change it: in a policy: \"network\": {\"allowLocalOutboundPorts\": [\"5432\"]}\n", "")
 	b.run("-q", "--policy", `{"filesystem": {"protectMissing": false}, "network": {"allowAllUnixSockets": true}}`, "explain", "path", "x").want(t, 0,
-		filepath.Join(b.dir, "x")+" can be read and written\n  by  filesystem.allowWrite .\n", "") // no broker
+		filepath.Join(b.dir, "x")+" can be read and written\n  by  filesystem.allowWrite .\n  at  "+byDefault("filesystem.allowWrite", ".")+"\n", "") // no broker
 	b.run("-q", "-t", "offline", "explain", "host", "x.test:443").want(t, 0, "x.test:443 cannot be reached\n  by  network.deniedDomains *\n  at  offline:8:23\n"+
 		"  to change it: in a policy that extends it: \"network\": {\"deniedDomains\": [\"!*\"], \"allowedDomains\": [\"x.test\"]}\n", "")
 	// What it says.

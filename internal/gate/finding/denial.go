@@ -38,7 +38,7 @@ func TakeBackAndGrant(rule, where, grant string) string {
 }
 
 // isPreset says whether a place is in a preset, which nobody edits: NAME:LINE:COLUMN.
-// The default policy has no places.
+// What has no place is the default policy's.
 func isPreset(where string) bool {
 	name, _, _ := strings.Cut(where, ":")
 	return !strings.HasPrefix(name, "-") && !strings.ContainsAny(name, "/ .")

@@ -36,7 +36,8 @@ does not agree with it. Each probe that must fail has a control, with the same r
 - **not held**: as the linked page says.
 - **not here**: the machine on which this page was made does not have the runtime, or does not let this user use it.
 
-Where a limit can be held is the machine's doing too: see [limits](limits.md).
+Where a limit can be held is the machine's doing too: see [limits](limits.md). The column "gvisor (ptrace)" is gVisor on a machine where its platform
+systrap does not start; it is tried in long runs (` + "`BAILEY_LONG=1`" + `).
 
 ` + "```sh\ngo test ./internal/conformance -update   # as each of the two\n```\n"
 	servedHead = `

@@ -261,8 +261,11 @@ make_tree() {
   own "$1"
 }
 
+# Why jobs cannot be done, by the program that they need.
+declare -A lacking=()
+
 # make_jobs DIR makes what whole jobs need, so that they need no network. Each
-# starts by removing what the last one made.
+# starts by removing what the last one made. What cannot be had is in the report.
 # shellcheck disable=SC2016 # the scripts expand it
 make_jobs() {
   mkdir -p "$1/go" "$1/npm" "$1/cargo/src"
@@ -275,13 +278,15 @@ make_jobs() {
   printf 'cd go && rm -rf made && GOCACHE=$PWD/made GOTOOLCHAIN=local go build -o made/job .\n' >"$1/go.sh"
   if "${as[@]}" npm --version >/dev/null 2>&1; then
     printf '{"name": "job", "private": true, "dependencies": {"eslint": "8.57.1", "express": "4.21.2"}}\n' >"$1/npm/package.json"
-    (cd "$1/npm" && npm install --silent --omit-lockfile-registry-resolved=false --ignore-scripts --no-audit --no-fund --cache cache >/dev/null)
+    (cd "$1/npm" && npm install --loglevel=error --omit-lockfile-registry-resolved=false --ignore-scripts --no-audit --no-fund --cache cache) >/dev/null 2>"$work/errors" ||
+      lacking[npm]="npm could not get packages: $(first_error)"
     printf 'cd npm && rm -rf node_modules && npm ci --silent --offline --ignore-scripts --no-audit --no-fund --cache cache >/dev/null\n' >"$1/npm.sh"
   fi
   if "${as[@]}" cargo --version >/dev/null 2>&1; then
     printf '[package]\nname = "job"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\nregex = "=1.10.6"\nserde_json = "=1.0.128"\n' >"$1/cargo/Cargo.toml"
     printf 'fn main() { println!("{}", regex::escape("a.b")) }\n' >"$1/cargo/src/main.rs"
-    (cd "$1/cargo" && cargo vendor -q >/dev/null 2>&1 && mkdir .cargo)
+    mkdir "$1/cargo/.cargo"
+    (cd "$1/cargo" && CARGO_NET_RETRY=2 cargo vendor -q) >/dev/null 2>"$work/errors" || lacking[cargo]="cargo could not get packages: $(first_error)"
     printf '[source.crates-io]\nreplace-with = "vendored"\n[source.vendored]\ndirectory = "vendor"\n' >"$1/cargo/.cargo/config.toml"
     printf 'cd cargo && rm -rf target && CARGO_HOME=$PWD/home cargo build -q --offline\n' >"$1/cargo.sh"
   fi
@@ -315,11 +320,11 @@ describe() {
   [ -n "$closed" ] || for name in "${peers[@]}"; do about "$1" "absent.$name" 'has no network as it is measured'; done
 }
 
-# missing WORKLOAD CATEGORY PROGRAM says that a workload was not measured.
+# missing WORKLOAD CATEGORY REASON says that a workload was not measured.
 missing() {
   [ ! -d "$rounds/$1" ] || return 0
   describe "$1" "$2" ''
-  about "$1" missing "$3 is not installed"
+  about "$1" missing "$3"
 }
 
 # Variants besides those that every workload has, as "NAME FLAGS" of bailey.
@@ -339,7 +344,7 @@ measure() {
   progress "round $round of $runs: ${name#*-}"
   [ -n "${found[$3]+looked}" ] || found[$3]=$(program "$3") || true
   if [ -z "${found[$3]}" ]; then
-    missing "$name" "$category" "$3"
+    missing "$name" "$category" "$3 is not installed"
     return
   fi
   local command="'${found[$3]}' ${4:-}" i
@@ -517,10 +522,12 @@ measure_broker() {
 
 # measure_job ROUND WORKLOAD PROGRAM SCRIPT: a script that needs a program.
 measure_job() {
-  if "${as[@]}" "$3" --version >/dev/null 2>&1 || "${as[@]}" "$3" version >/dev/null 2>&1; then
+  if [ -n "${lacking[$3]:-}" ]; then
+    missing "$2" work "${lacking[$3]}"
+  elif "${as[@]}" "$3" --version >/dev/null 2>&1 || "${as[@]}" "$3" version >/dev/null 2>&1; then
     measure "$1" "work/$2" sh "$4"
   else
-    missing "$2" work "$3"
+    missing "$2" work "$3 is not installed"
   fi
 }
 

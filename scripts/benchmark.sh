@@ -298,11 +298,11 @@ make_jobs() {
 # managers, which would be measured instead.
 # shellcheck disable=SC2016 # the inner shell expands it
 program() {
-  case "$1" in
-    python3) "${as[@]}" python3 -c 'import sys; print(sys.executable)' 2>/dev/null ;;
-    node) "${as[@]}" node -p process.execPath 2>/dev/null ;;
-    # That of macOS only looks for the one of Xcode.
-    git) "${as[@]}" bash -c 'real=$(git --exec-path)/git && { [ -x "$real" ] && realpath "$real" || type -P git; }' 2>/dev/null ;;
+  case "$1$system" in
+    python3*) "${as[@]}" python3 -c 'import sys; print(sys.executable)' 2>/dev/null ;;
+    node*) "${as[@]}" node -p process.execPath 2>/dev/null ;;
+    # /usr/bin/git only looks for the one of Xcode there.
+    gitDarwin) "${as[@]}" bash -c 'real=$(git --exec-path)/git && { [ -x "$real" ] && realpath "$real" || type -P git; }' 2>/dev/null ;;
     *) "${as[@]}" bash -c 'type -aP -- "$0" | grep -v -m 1 /shims/ || mise which "$0" || asdf which "$0"' "$1" 2>/dev/null ;;
   esac
 }

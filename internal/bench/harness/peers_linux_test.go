@@ -75,12 +75,19 @@ func TestPeersThatAreBrokenAreToldAndNotTimed(t *testing.T) {
 	}
 }
 
-// onlyReport reads the one report of a directory.
+// onlyReport reads the one report of a directory, which is what the schema says.
 func onlyReport(t *testing.T, dir string) *bench.Report {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err == nil {
+		err = validate(testenv.Schema(t, "benchmark.schema.json"), data)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	r, err := bench.Read(files[0])
 	if err != nil {

@@ -89,11 +89,6 @@ needs go git python3 hyperfine realpath
 [ -n "$binary" ] || needs make
 [ -z "$user" ] || needs setpriv getent
 
-# resolved OPTION FILE prints where a program is, wherever the script goes later.
-resolved() {
-  if [ ! -f "$2" ] || [ ! -x "$2" ]; then die "$1 $2: not a program"; fi
-  realpath "$2"
-}
 [ -z "$binary" ] || binary=$(resolved --binary "$binary")
 [ -z "$against" ] || against=$(resolved --against "$against")
 

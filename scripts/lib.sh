@@ -8,6 +8,12 @@ die() {
   exit 1
 }
 
+# resolved OPTION FILE prints where a program is, wherever the script goes later.
+resolved() {
+  if [ ! -f "$2" ] || [ ! -x "$2" ]; then die "$1 $2: not a program"; fi
+  realpath "$2"
+}
+
 is_root() { [ "$(id -u)" = 0 ]; }
 
 # install_packages NAME... installs the Debian packages that are missing.

@@ -32,17 +32,22 @@ workloads=(read-small read-small-first read-large write-small write-large rewrit
 binary='' output=benchmarks/workspace runs=30 settings=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    -b | --binary) binary=$(realpath "${2:?$1 needs a path}") && shift 2 ;;
+    -b | --binary) binary=${2:?$1 needs a path} && shift 2 ;;
     -o | --output) output=${2:?$1 needs a directory} && shift 2 ;;
     -n | --runs) runs=${2:?$1 needs a number} && shift 2 ;;
     -q | --quick) runs=5 && shift ;;
     --only) IFS=, read -ra workloads <<<"${2:?$1 needs a list}" && shift 2 ;;
     --settings) settings+=("${2:?$1 needs a name and a file}") && shift 2 ;;
     -h | --help) usage && exit ;;
-    *) usage >&2 && exit 2 ;;
+    *)
+      usage >&2
+      printf '%s: %s: no such option\n' "$(basename "$0")" "$1" >&2
+      exit 2
+      ;;
   esac
 done
 [[ $runs =~ ^[1-9][0-9]*$ ]] || die "--runs $runs: not a number of rounds"
+[ -z "$binary" ] || binary=$(resolved --binary "$binary")
 
 # Neither /tmp, which is private to each sandbox, nor memory.
 work=$(mktemp -d "$root/.cache/workspace-bench.XXXXXX" 2>/dev/null) || work=$(mktemp -d "$HOME/.cache/workspace-bench.XXXXXX")

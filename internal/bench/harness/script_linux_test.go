@@ -18,7 +18,6 @@ import (
 func TestWhatTheScriptCannotDoItSays(t *testing.T) {
 	testenv.Requires(t, testenv.Modules, testenv.Program("hyperfine"), testenv.Program("python3"))
 	root := testenv.ModuleRoot(t)
-	script := filepath.Join(root, "scripts/benchmark.sh")
 	for _, c := range []struct {
 		args, path, want string
 		status           int
@@ -29,6 +28,8 @@ func TestWhatTheScriptCannotDoItSays(t *testing.T) {
 		{"--binary /no/such/directory/bailey", "", "--binary /no/such/directory/bailey: not a program", 1},
 		{"--binary /etc", "", "--binary /etc: not a program", 1},
 		{"--against /etc/passwd", "", "--against /etc/passwd: not a program", 1},
+		{"--binary /no/such/directory/bailey", "", "workspace-bench.sh: --binary /no/such/directory/bailey: not a program", 1},
+		{"--frobnicate", "", "workspace-bench.sh: --frobnicate: no such option", 2},
 		{"--output", "", "--output needs a directory", 1},
 		{"--runs 1.5", "", "--runs 1.5: not a number of rounds", 1},
 		{"--gate --work", "", "--gate and --work: a run is one of them", 1},
@@ -37,7 +38,11 @@ func TestWhatTheScriptCannotDoItSays(t *testing.T) {
 		{"--gate", "bash dirname basename id realpath go git hyperfine python3", "not installed, and needed: make", 1},
 		{"--gate --binary /bin/true --output /dev/null/x", "", "/dev/null", 1},
 	} {
-		cmd := exec.Command(script, strings.Fields(c.args)...)
+		script := "scripts/benchmark.sh"
+		if strings.HasPrefix(c.want, "workspace-bench") {
+			script = "scripts/bench/workspace-bench.sh"
+		}
+		cmd := exec.Command(filepath.Join(root, script), strings.Fields(c.args)...)
 		cmd.Dir = root
 		if c.path != "" {
 			cmd.Env = append(os.Environ(), "PATH="+onlyPrograms(t, c.path))

@@ -102,7 +102,7 @@ work=$root/benchmarks/work.$$
 if [[ $root == /tmp/* ]] || [ ! -w "$root" ]; then work=$HOME/.cache/bailey-benchmark.$$; fi
 rounds=$work/rounds
 as=()
-server='' staying=''
+server='' staying='' run=''
 # Its name is for this run only: others may run beside it, or have one of their own.
 box=bench$$
 system=$(uname -s)
@@ -147,7 +147,7 @@ clean() {
   stop_peers
   progress "removing $work"
   cd /
-  rm -rf "$work"
+  rm -rf "$work" ${run:+"$run"}
   rmdir "$root/benchmarks" 2>/dev/null || true # if the reports went elsewhere
   progress ''
 }
@@ -179,10 +179,11 @@ become() {
     path=/usr/local/bin:/usr/bin:/bin
     home=$(getent passwd "$name" | cut -d: -f6)
   fi
-  # With a place of its own: whoever keeps sandboxes already has a keeper of another build.
-  as+=(env -i HOME="$home" USER="$name" LOGNAME="$name" PATH="$path" LANG=C.UTF-8 XDG_RUNTIME_DIR="$work/run")
-  install -d -m 700 "$work/run"
-  own "$work/run"
+  # With a keeper of its own: whoever keeps sandboxes already has one of another build.
+  # Not below the project, which a sandbox can write to.
+  run=$(mktemp -d "/tmp/benchmark.$$.XXXXXX")
+  own "$run"
+  as+=(env -i HOME="$home" USER="$name" LOGNAME="$name" PATH="$path" LANG=C.UTF-8 XDG_RUNTIME_DIR="$run")
 }
 
 # own DIR gives what was made to whoever is measured.
@@ -552,6 +553,7 @@ measure_network() {
 start_server() {
   mkdir "$work/network"
   cd "$work/network"
+  git init -q # else this repository would be the project
   printf small >small
   head -c 67108864 /dev/zero >large
   python3 -u -c 'import functools, http.server as h
@@ -630,6 +632,7 @@ main() {
   fi
   if [ "$kind" = all ]; then
     make_files 280000 "$work/large"
+    git -C "$work/large" init -q # else this repository would be the project
     own "$work/large"
   fi
   # Bubblewrap is what others are compared with.

@@ -58,11 +58,11 @@ func TestWhatTheScriptCannotDoItSays(t *testing.T) {
 	}
 }
 
-// leftBy returns the directory that a script worked in, if it is still there.
+// leftBy returns the directories that a script worked in, if they are still there.
 func leftBy(cmd *exec.Cmd, root string) string {
-	for _, dir := range []string{filepath.Join(root, "benchmarks/work"), filepath.Join(os.Getenv("HOME"), ".cache/bailey-benchmark")} {
-		if dir = fmt.Sprint(dir, ".", cmd.Process.Pid); exists(dir) {
-			return dir
+	for _, dir := range []string{filepath.Join(root, "benchmarks/work"), filepath.Join(os.Getenv("HOME"), ".cache/bailey-benchmark"), "/tmp/benchmark"} {
+		if found, err := filepath.Glob(fmt.Sprintf("%s.%d*", dir, cmd.Process.Pid)); err != nil || len(found) > 0 {
+			return fmt.Sprint(found, err)
 		}
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -160,7 +161,11 @@ func boxStop(r *request, names []string) int {
 // boxReload gives a sandbox the network rules of the policy that a command here
 // would run under.
 func boxReload(r *request, name string) int {
-	m, err := r.manager()
+	m, err := r.managerInImage()
+	if err != nil {
+		return fail(err)
+	}
+	image, err := r.keptImage(name)
 	if err != nil {
 		return fail(err)
 	}
@@ -168,7 +173,7 @@ func boxReload(r *request, name string) int {
 	if err != nil {
 		return fail(err)
 	}
-	s, err := m.CompileBoxOver(over)
+	s, err := m.CompileBoxIn(image, over)
 	if err != nil {
 		return fail(err)
 	}
@@ -180,6 +185,22 @@ func boxReload(r *request, name string) int {
 		return keptFailed(nil, err)
 	}
 	return 0
+}
+
+// keptImage is the image that a sandbox was made in, with the user that its commands are
+// there, unless flags or the policy name another.
+func (r *request) keptImage(name string) (*spec.Image, error) {
+	asked := r.image.found
+	boxes, err := keeper.List()
+	i := slices.IndexFunc(boxes, func(b keeper.Box) bool { return b.Name == name && b.Launcher == 0 })
+	if err != nil || i < 0 {
+		return asked, err // that it is missing is said by who looks for it
+	}
+	made := boxes[i].Image
+	if asked == nil || r.image.user == "" && made != nil && asked.Dir == made.Dir && asked.ID == made.ID {
+		return made, nil
+	}
+	return asked, nil
 }
 
 func boxLogs(r *request, name string) int {

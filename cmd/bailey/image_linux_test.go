@@ -261,11 +261,19 @@ func TestSandboxThatStaysHasAnImage(t *testing.T) {
 	says("image\nthe image's\n", "--keep", "dev", "--image", file, "--", "sh", "-c", "echo $FROM; cat /etc/os-release; echo mark >/tmp/mark")
 	says("own\n/app\n", "--keep", "dev", "--image", file) // in the same one
 	says("mark\nimage\n", "box", "exec", "dev", "--", "sh", "-c", "cat /tmp/mark; echo $FROM")
+	b.run("box", "reload", "dev").wantError(t, "no network, and no rules that could change") // it is the same otherwise
 	b.run("image", "remove", file).wantError(t, "a command runs in it")
 	says("", "box", "stop", "dev")
 	says("", "image", "remove", file)
 	policy := b.write("policy.jsonc", `{"extends": "default", "image": "`+file+`"}`, 0o644)
 	says("image\n", "-s", policy, "--keep", "by-policy", "--", "sh", "-c", "echo $FROM")
+	// Rules come to those that have a gate, whoever their commands are.
+	const gate, grant = `{"network": {"transparent": true}}`, `{"network": {"transparent": true, "allowedDomains": ["example.com"]}}`
+	says("7\n", "--policy", gate, "--keep", "net", "--image", file, "--user", "7", "--", "id", "-u")
+	says("", "--policy", grant, "box", "reload", "net")
+	says("7\n", "--policy", grant, "--keep", "net", "--image", file, "--user", "7", "--", "id", "-u") // finds it
+	other := busyImage(t, v1.Config{Env: []string{"PATH=/bin", "FROM=another"}})
+	b.run("--policy", gate, "--image", other, "box", "reload", "net").wantError(t, "the policy differs in")
 }
 
 func TestImagesAreListedAndRemoved(t *testing.T) {

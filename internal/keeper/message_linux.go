@@ -164,6 +164,9 @@ type Box struct {
 	// Launcher is the bailey process whose single command this sandbox is for, 0
 	// for one that stays.
 	Launcher int
+	// Image is the system that it was made in, with who its caller is there; nil for the
+	// machine's own.
+	Image *spec.Image
 }
 
 // Failure is an error on its way to a client.

@@ -12,6 +12,7 @@ import (
 	"github.com/bailey-sandbox/bailey/internal/event"
 	"github.com/bailey-sandbox/bailey/internal/processes"
 	"github.com/bailey-sandbox/bailey/internal/sandbox/native"
+	"github.com/bailey-sandbox/bailey/internal/spec"
 )
 
 // list describes the sandboxes.
@@ -53,6 +54,9 @@ func (b *box) describe() Box {
 	d := Box{
 		Name: b.name, Pid: b.resident.Pid, Dir: b.spec.Dir, Age: time.Since(b.created),
 		Linger: b.linger, Leaving: b.leaving, Ports: b.ports,
+	}
+	if i := b.spec.Image; i != nil {
+		d.Image = &spec.Image{Name: i.Name, ID: i.ID, Dir: i.Dir, User: b.spec.Identity.Shown}
 	}
 	for _, c := range b.commands {
 		d.Commands = append(d.Commands, c.argv)

@@ -268,10 +268,15 @@ func (m *Manager) CompileBox() (*spec.Spec, error) { return m.CompileBoxOver(m.c
 // CompileBoxOver is CompileBox with changes to the project kept apart, if over is
 // not nil.
 func (m *Manager) CompileBoxOver(over *spec.Overlay) (*spec.Spec, error) {
+	return m.CompileBoxIn(m.config.Image, over)
+}
+
+// CompileBoxIn is CompileBoxOver with another system, if image is not nil.
+func (m *Manager) CompileBoxIn(image *spec.Image, over *spec.Overlay) (*spec.Spec, error) {
 	if m.loaded == nil {
 		return nil, errNotInitialized
 	}
-	return spec.Compile(m.loaded.Policy, overlaid(m.facts, over), spec.Command{Later: true, Overlay: over, Image: m.config.Image})
+	return spec.Compile(m.loaded.Policy, overlaid(m.facts, over), spec.Command{Later: true, Overlay: over, Image: image})
 }
 
 // CompileViewed is CompileBoxOver with all path permissions left to a view, for a

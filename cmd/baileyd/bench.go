@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/bailey-sandbox/bailey/internal/bench"
 )
@@ -88,7 +89,8 @@ func compare(args []string, stdout io.Writer) (int, error) {
 	if err := flags.Parse(args); err != nil {
 		return 0, fmt.Errorf("compare: %w; see: bailey bench --help", err)
 	}
-	if *threshold < 0 || *alpha <= 0 || *alpha >= 1 {
+	usable := *threshold >= 0 && *threshold <= math.MaxFloat64 && *alpha > 0 && *alpha < 1 // false for what is no number
+	if !usable {
 		return 0, errors.New("compare: --threshold is a percentage, --alpha lies between 0 and 1")
 	}
 	c, err := compareFiles(flags.Args(), bench.Criterion{Threshold: *threshold / 100, Alpha: *alpha})

@@ -15,6 +15,7 @@ func TestWhatBenchSaysHelps(t *testing.T) {
 		{nil, "say compare, show or page; see: bailey bench --help", []string{"--help"}},
 		{[]string{"compare", "--fast", run}, "see: bailey bench --help", []string{"compare", run}},
 		{[]string{"compare", "--alpha", "2", run}, "--threshold is a percentage, --alpha lies between 0 and 1", []string{"compare", "--alpha", "0.05", "--threshold", "10", run}},
+		{[]string{"compare", "--threshold", "nan", run}, "--threshold is a percentage, --alpha lies between 0 and 1", []string{"compare", "--alpha", "0.05", "--threshold", "10", run}},
 		{[]string{"compare"}, "name two runs, or one that has an earlier build in it", []string{"compare", run, other}},
 		{[]string{"compare", run, run, run}, "name two runs, or one that has an earlier build in it", []string{"compare", run}},
 	} {

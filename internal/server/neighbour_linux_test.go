@@ -18,13 +18,12 @@ var misdeeds = map[string]string{
 	"disk":        "while :; do dd if=/dev/zero of=f bs=1M count=128 conv=fsync 2>/dev/null; rm f; done",
 	"inodes":      "while :; do i=0; while [ $i -lt 5000 ]; do : >$i; i=$((i+1)); done; rm -f *; done",
 	"descriptors": "while :; do (for i in $(seq 3 10000); do eval \"exec $i</dev/null\" || exit; done) 2>/dev/null; done",
-	"output":      "yes",
 	"network":     "for i in 1 2; do while :; do echo x >/dev/udp/127.0.0.1/9; done 2>/dev/null & done; wait",
 }
 
 // One sandbox does what it can to be in the way of another, which has its commands in no
-// more than twice the time. Names that may not come into being are not asked of it: who
-// looks after them is the keeper, whose time is not the sandbox's.
+// more than twice the time. What others do for it is left out, since that is not the
+// sandbox's own time: to look after names that may not come into being, and to take output.
 func TestNeighbourThatMisbehavesIsHardlyNoticed(t *testing.T) {
 	testenv.Requires(t, testenv.Long, testenv.Root, testenv.NoRace, testenv.File("/bin/bash"))
 	s := newSite(t, nil)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -69,7 +68,6 @@ func (o *output) pump(source *os.File) {
 				if end || !more {
 					return end
 				}
-				runtime.Gosched() // who never stops writing is not in the way of the others
 			}
 		})
 	}

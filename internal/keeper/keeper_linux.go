@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bailey-sandbox/bailey/internal/event"
+	"github.com/bailey-sandbox/bailey/internal/limits"
 	"github.com/bailey-sandbox/bailey/internal/sandbox"
 	"github.com/bailey-sandbox/bailey/internal/signals"
 	"github.com/bailey-sandbox/bailey/internal/version"
@@ -67,6 +68,7 @@ func Serve(site Site, raise Raise, house House) error {
 		freed:    make(chan struct{}, 1),
 	}
 	k.audit.Dir = event.AuditDir(sandbox.StateHome(home))
+	go limits.SweepFrozen() // of a keeper before
 	k.leave = time.AfterFunc(patience, k.end)
 	return k.accept()
 }

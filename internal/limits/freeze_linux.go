@@ -40,6 +40,18 @@ func Freeze(g *Group, list func() []int) (*Freezer, error) {
 	return f, nil
 }
 
+// SweepFrozen ends what owners that were killed have left frozen. In version 2 the groups
+// of limits are the same, and are swept with them.
+func SweepFrozen() {
+	m, err := newMachine()
+	if err != nil {
+		return
+	}
+	if h := m.holder("freezer"); h != nil && !h.unified {
+		sweepOnce(h.own, "")
+	}
+}
+
 // newFreezer finds a group. Version 1 has a hierarchy for it; in version 2 every
 // group can, and a process is in one only, so that it must be the one that holds
 // the limits if there is such.

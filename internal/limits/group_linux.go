@@ -351,10 +351,50 @@ func (g *Group) remove() {
 // remove removes a group whose lock is held. What is still ending, or stuck, is
 // left for the next sweep.
 func (p *part) remove() {
-	if unix.Rmdir(p.dir) == unix.EBUSY && p.unified && p.write("cgroup.kill", "1") == nil && p.awaitEmpty() {
+	if unix.Rmdir(p.dir) != unix.EBUSY {
+		return
+	}
+	switch {
+	case p.unified:
+		if p.write("cgroup.kill", "1") == nil && p.awaitEmpty() {
+			_ = unix.Rmdir(p.dir)
+		}
+	case p.release():
 		_ = unix.Rmdir(p.dir)
 	}
 }
+
+// release ends the processes that a killed owner has left frozen in a group of version
+// 1: in there they do not even end when they are killed. While they stand still, no
+// other process can have one of their numbers. It says whether there were any.
+func (p *part) release() bool {
+	switch strings.TrimSpace(p.read("freezer.state")) { // no other hierarchy has it
+	case "FROZEN", "FREEZING":
+	default:
+		return false
+	}
+	var ending []unix.PollFd
+	for _, text := range strings.Fields(p.read("cgroup.procs")) {
+		pid, err := strconv.Atoi(text)
+		if err != nil || pid <= 0 { // of another pid namespace
+			continue
+		}
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			ending = append(ending, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		}
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	_ = p.write("freezer.state", "THAWED")
+	for i := range ending {
+		_, _ = unix.Poll(ending[i:i+1], endPatience)
+		_ = unix.Close(int(ending[i].Fd))
+	}
+	return true
+}
+
+// endPatience is how many milliseconds a killed process may take to end. Some may be stuck in
+// the kernel.
+const endPatience = 1000
 
 // awaitEmpty waits until the processes of a killed group are gone, which the
 // kernel tells by an event on a file.
@@ -364,13 +404,12 @@ func (p *part) awaitEmpty() bool {
 		return false
 	}
 	defer func() { _ = unix.Close(fd) }()
-	const patience = 1000 // milliseconds; some process may be stuck in the kernel
 	for {
 		text, err := readAll(fd)
 		if n, ok := field(text, "populated"); err != nil || ok && n == 0 {
 			return err == nil
 		}
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, patience); n == 0 || err != nil && err != unix.EINTR {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}, endPatience); n == 0 || err != nil && err != unix.EINTR {
 			return false
 		}
 		if _, err := unix.Seek(fd, 0, 0); err != nil {

@@ -3,6 +3,7 @@ package limits
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path"
 	"strings"
 	"sync"
@@ -115,6 +116,31 @@ func TestRemainsOfAKilledOwnerAreSweptOnce(t *testing.T) {
 	all.Wait()
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left: %v", dir, err)
+	}
+}
+
+func TestWhatAKilledOwnerHadFrozenIsEnded(t *testing.T) {
+	requiresGroups(t)
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Freeze(nil, func() []int { return []int{cmd.Process.Pid} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(f.part.lock) // all that its owner's end changes
+	swept := make(chan struct{})
+	go func() { // it waits until the process is gone, which is a child of this one
+		sweep(path.Dir(f.part.dir), "")
+		close(swept)
+	}()
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("the process ended with %v", err)
+	}
+	<-swept
+	if _, err := os.Stat(f.part.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", f.part.dir, err)
 	}
 }
 

@@ -2,6 +2,8 @@ package docker
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -212,6 +214,19 @@ func TestGvisorsArgumentsAreRead(t *testing.T) {
 	} {
 		if got := isSet(test.args, test.flag, test.value); got != test.want {
 			t.Errorf("%q: %s=%s: got %v", test.args, test.flag, test.value, got)
+		}
+	}
+}
+
+func TestRoomIsMadeBelowSys(t *testing.T) {
+	dir := t.TempDir()
+	p := &plan{below: []spec.Mount{{Target: "/sys/a/file", File: true}, {Target: "/sys/a/dir"}, {Target: "/sys/a"}}}
+	if err := p.furnishSystem(dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, isDir := range map[string]bool{"sys/a/file": false, "sys/a/dir": true} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.IsDir() != isDir {
+			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
 }

@@ -156,9 +156,11 @@ func (p *plan) furnishSystem(dir string) error {
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return err
 		}
-		err := os.Mkdir(at, 0o755)
+		var err error
 		if m.File {
 			err = os.WriteFile(at, nil, 0o444)
+		} else {
+			err = os.Mkdir(at, 0o755)
 		}
 		if err != nil && !errors.Is(err, os.ErrExist) {
 			return err

@@ -179,7 +179,7 @@ func boxReload(r *request, name string) int {
 	}
 	var viewed *spec.Spec
 	if len(m.Loaded().Policy.Workspace.Rules) > 0 && s.Rules == nil {
-		viewed, _ = m.CompileViewed(over) // where there can be none, it has none
+		viewed, _ = m.CompileViewedIn(image, over) // where there can be none, it has none
 	}
 	if err := keeper.Reload(name, s, viewed); err != nil {
 		return keptFailed(nil, err)

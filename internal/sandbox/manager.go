@@ -273,19 +273,26 @@ func (m *Manager) CompileBoxOver(over *spec.Overlay) (*spec.Spec, error) {
 
 // CompileBoxIn is CompileBoxOver with another system, if image is not nil.
 func (m *Manager) CompileBoxIn(image *spec.Image, over *spec.Overlay) (*spec.Spec, error) {
-	if m.loaded == nil {
-		return nil, errNotInitialized
-	}
-	return spec.Compile(m.loaded.Policy, overlaid(m.facts, over), spec.Command{Later: true, Overlay: over, Image: image})
+	return m.compileBox(spec.Command{Overlay: over, Image: image})
 }
 
 // CompileViewed is CompileBoxOver with all path permissions left to a view, for a
 // sandbox that has one.
 func (m *Manager) CompileViewed(over *spec.Overlay) (*spec.Spec, error) {
+	return m.CompileViewedIn(m.config.Image, over)
+}
+
+// CompileViewedIn is CompileViewed with another system, if image is not nil.
+func (m *Manager) CompileViewedIn(image *spec.Image, over *spec.Overlay) (*spec.Spec, error) {
+	return m.compileBox(spec.Command{Overlay: over, Image: image, View: true})
+}
+
+func (m *Manager) compileBox(c spec.Command) (*spec.Spec, error) {
 	if m.loaded == nil {
 		return nil, errNotInitialized
 	}
-	return spec.Compile(m.loaded.Policy, overlaid(m.facts, over), spec.Command{Later: true, Overlay: over, Image: m.config.Image, View: true})
+	c.Later = true
+	return spec.Compile(m.loaded.Policy, overlaid(m.facts, c.Overlay), c)
 }
 
 var errNotInitialized = errors.New("the manager is not initialised")

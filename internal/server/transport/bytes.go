@@ -56,7 +56,7 @@ func (t *Transport) handleBytes(mux *http.ServeMux, rest http.Handler) {
 // uploaded returns a handler that calls a method with what the path and the query say, and
 // then with the body piece by piece, each in a message that piece makes.
 func uploaded[Req, Res any, PReq message[Req], PRes message[Res]](t *Transport, procedure string, piece func(*httpbody.HttpBody) PReq) http.HandlerFunc {
-	handler := inside{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.rpc.ServeHTTP(w, r) })}
+	handler := inside{t.rpc}
 	return func(w http.ResponseWriter, r *http.Request) {
 		first := piece(nil)
 		err := fillFromQuery(first, r.URL.Query())
@@ -88,7 +88,7 @@ func uploaded[Req, Res any, PReq message[Req], PRes message[Res]](t *Transport, 
 // downloaded returns a handler that calls a method with what the path and the query say, and
 // writes the bytes of its answer as they come. Where they break off, so does the connection.
 func downloaded[Req any, PReq message[Req]](t *Transport, procedure, kind string) http.HandlerFunc {
-	client := connect.NewClient[Req, httpbody.HttpBody](inside{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.rpc.ServeHTTP(w, r) })}, "http://inside"+procedure)
+	client := connect.NewClient[Req, httpbody.HttpBody](inside{t.rpc}, "http://inside"+procedure)
 	return func(w http.ResponseWriter, r *http.Request) {
 		request := PReq(new(Req))
 		if err := fillFromQuery(request, r.URL.Query()); err != nil {

@@ -53,7 +53,7 @@ type message[T any] interface {
 // answer as one line of JSON, or as one server-sent event. An error that comes
 // after the first message is the last line, {"error": …}.
 func streamed[Req, Res any, PReq message[Req], PRes message[Res]](t *Transport, procedure string) http.HandlerFunc {
-	client := connect.NewClient[Req, Res](inside{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.rpc.ServeHTTP(w, r) })}, "http://inside"+procedure)
+	client := connect.NewClient[Req, Res](inside{t.rpc}, "http://inside"+procedure)
 	return func(w http.ResponseWriter, r *http.Request) {
 		request := PReq(new(Req))
 		if err := t.readStreamRequest(r, request); err != nil {
